@@ -1,0 +1,9 @@
+#include <cstdio>
+
+#include "core/tensor.h"
+#include <fulcrum/fulcrum.h>
+
+int main() {
+    std::printf("fulcrum %s (%s)\n", fulcrum::version().data(), fulcrum::build_options().data());
+    return consumers_own_tensor() == 42 ? 0 : 1;
+}
