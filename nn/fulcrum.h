@@ -1,5 +1,33 @@
 #pragma once
 
+/// \file
 /// Everything that fulcrum offers, in one include: `#include <fulcrum/fulcrum.h>`.
 
+#include "core/allocator.h"
+#include "core/autograd.h"
+#include "core/backend.h"
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/gradcheck.h"
+#include "core/half.h"
+#include "core/ops/activation.h"
+#include "core/ops/augment.h"
+#include "core/ops/batch_norm.h"
+#include "core/ops/binary.h"
+#include "core/ops/conv.h"
+#include "core/ops/copy.h"
+#include "core/ops/cross_entropy.h"
+#include "core/ops/dropout.h"
+#include "core/ops/matmul.h"
+#include "core/ops/optimizer.h"
+#include "core/ops/pool.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
+#include "core/ops/softmax.h"
+#include "core/random.h"
+#include "core/shape.h"
+#include "core/tensor.h"
+#include "core/threads.h"
 #include "core/version.h"

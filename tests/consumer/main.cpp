@@ -1,7 +1,8 @@
-#include <cstdio>
-
 #include "core/tensor.h"
+
 #include <fulcrum/fulcrum.h>
+
+#include <cstdio>
 
 int main() {
     std::printf("fulcrum %s (%s)\n", fulcrum::version().data(), fulcrum::build_options().data());
