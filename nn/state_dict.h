@@ -1,0 +1,21 @@
+#pragma once
+
+/// \file
+/// Names and tensors in order: what modules and optimisers hand out to be saved, and what files hand back.
+
+#include "core/tensor.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fulcrum::nn {
+
+/// A tensor under the name by which files know it, such as `layer1.0.conv1.weight`.
+using NamedTensor = std::pair<std::string, Tensor>;
+
+/// Names and tensors in order; names are unique. The tensors share their elements with whoever handed them
+/// out.
+using StateDict = std::vector<NamedTensor>;
+
+}  // namespace fulcrum::nn
