@@ -16,6 +16,8 @@ if(BUILD_SHARED_LIBS)
 else()
     set(FULCRUM_IS_SHARED OFF)
 endif()
+# A static library holds calls for the oneDNN it was compiled with: the same major version, no older minor one.
+math(EXPR FULCRUM_DNNL_NEXT_MAJOR "${Dnnl_VERSION_MAJOR} + 1")
 configure_package_config_file(
     ${CMAKE_CURRENT_LIST_DIR}/fulcrumConfig.cmake.in ${PROJECT_BINARY_DIR}/package/fulcrumConfig.cmake
     INSTALL_DESTINATION ${fulcrum_package_dir}

@@ -1,6 +1,6 @@
 # What the script tests of this folder share. They are run as
 #   cmake -D BUILD=<fulcrum's build folder> -D SOURCE=<its source folder> -D WORK=<scratch folder>
-#         -D GENERATOR=... -D COMPILER=... -P SCRIPT
+#         -D GENERATOR=... -D COMPILER=... -D PREFIX=<where fulcrum's own packages are> -P SCRIPT
 
 # run(<command>...): runs it; a failure ends the test with everything the command printed.
 function(run)
@@ -12,10 +12,13 @@ function(run)
     set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-# build_and_run_consumer(<folder> <cmake options>...): configures and builds the outside program and runs it.
-function(build_and_run_consumer folder)
+# build_and_run_consumer(<folder> <package folder> <cmake options>...): configures and builds the outside program, with
+# fulcrum's package in PACKAGE FOLDER (may be empty), and runs it.
+function(build_and_run_consumer folder package)
+    list(PREPEND PREFIX ${package})
+    list(JOIN PREFIX "\\;" prefix)  # stays one argument
     run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${folder} -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${COMPILER}
-        ${ARGN})
+        "-DCMAKE_PREFIX_PATH=${prefix}" ${ARGN})
     run(${CMAKE_COMMAND} --build ${folder} --parallel 2)
     run(${folder}/consumer)
     message(STATUS "${output}")

@@ -2,4 +2,4 @@
 include(${CMAKE_CURRENT_LIST_DIR}/Common.cmake)
 
 install_and_move(${BUILD} ${WORK}/package)
-build_and_run_consumer(${WORK}/program -DCMAKE_PREFIX_PATH=${WORK}/package -DCMAKE_BUILD_TYPE=Release)
+build_and_run_consumer(${WORK}/program ${WORK}/package -DCMAKE_BUILD_TYPE=Release)

@@ -7,7 +7,7 @@ if(ccache)
     set(launcher -DCMAKE_CXX_COMPILER_LAUNCHER=${ccache})
 endif()
 build_and_run_consumer(
-    ${WORK}/program
+    ${WORK}/program ""
     -DFULCRUM_SOURCE=${SOURCE}
     -DBUILD_SHARED_LIBS=ON
     -DFULCRUM_INSTALL=ON
@@ -21,4 +21,4 @@ foreach(part tests examples bench)
 endforeach()
 
 install_and_move(${WORK}/program ${WORK}/package)
-build_and_run_consumer(${WORK}/program_of_package -DCMAKE_PREFIX_PATH=${WORK}/package -DCMAKE_BUILD_TYPE=Release)
+build_and_run_consumer(${WORK}/program_of_package ${WORK}/package -DCMAKE_BUILD_TYPE=Release)

@@ -1,5 +1,5 @@
 # Finds oneDNN by its header and its library; gives the target Dnnl::Dnnl, Dnnl_FOUND, Dnnl_VERSION and
-# Dnnl_CPU_RUNTIME (OMP, TBB, SEQ, ...).
+# Dnnl_CPU_RUNTIME (OMP, TBB, SEQ, ...). A library whose CPU engine needs SYCL is refused.
 #
 # Not every distribution of oneDNN brings CMake files (the Python wheels have none), and those of Debian ask for the
 # OpenCL headers, which fulcrum has no use for; header and library are always there.
@@ -18,9 +18,15 @@ if(Dnnl_INCLUDE_DIR)
         endif()
     endforeach()
     set(Dnnl_VERSION "${Dnnl_VERSION_MAJOR}.${Dnnl_VERSION_MINOR}.${Dnnl_VERSION_PATCH}")
-    file(STRINGS "${Dnnl_INCLUDE_DIR}/oneapi/dnnl/dnnl_config.h" Dnnl_lines REGEX "#define DNNL_CPU_THREADING_RUNTIME")
+    file(STRINGS "${Dnnl_INCLUDE_DIR}/oneapi/dnnl/dnnl_config.h" Dnnl_lines REGEX "#define DNNL_CPU_RUNTIME ")
     if(Dnnl_lines MATCHES "DNNL_RUNTIME_([A-Z]+)")
         set(Dnnl_CPU_RUNTIME ${CMAKE_MATCH_1})
+    endif()
+    if(Dnnl_CPU_RUNTIME STREQUAL "SYCL" OR Dnnl_CPU_RUNTIME STREQUAL "DPCPP")
+        message(NOTICE "oneDNN: ${Dnnl_LIBRARY} is a SYCL build; one with an OpenMP CPU runtime is needed")
+        set(Dnnl_usable FALSE)
+    else()
+        set(Dnnl_usable TRUE)
     endif()
     unset(Dnnl_lines)
     unset(Dnnl_part)
@@ -29,8 +35,9 @@ endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(
     Dnnl
-    REQUIRED_VARS Dnnl_LIBRARY Dnnl_INCLUDE_DIR
-    VERSION_VAR Dnnl_VERSION)
+    REQUIRED_VARS Dnnl_LIBRARY Dnnl_INCLUDE_DIR Dnnl_usable
+    VERSION_VAR Dnnl_VERSION
+    HANDLE_VERSION_RANGE)
 
 if(Dnnl_FOUND AND NOT TARGET Dnnl::Dnnl)
     add_library(Dnnl::Dnnl UNKNOWN IMPORTED)
