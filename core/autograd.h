@@ -18,6 +18,8 @@
 
 namespace fulcrum::autograd {
 
+class Node;
+
 /// True while ops are recorded on this thread (the default).
 bool is_recording();
 

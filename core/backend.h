@@ -15,6 +15,8 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace fulcrum {
 
@@ -46,10 +48,17 @@ class DeviceRuntime {
     virtual void zero(void* destination, std::size_t bytes, int index) = 0;
     /// Returns when all work queued on device `index` is done.
     virtual void synchronize(int index) = 0;
+    /// What the backend is made of, for people and logs: library versions, instruction set, device names, as
+    /// (key, value).
+    virtual std::vector<std::pair<std::string, std::string>> describe() const = 0;
 };
 
 /// Registers a kind of device. Called by backends from `install_backends`.
 void register_runtime(DeviceType type, std::unique_ptr<DeviceRuntime> runtime);
+
+/// The runtime of a kind of device, shared so that a storage can outlive the registry at program end; null
+/// when the build has none.
+std::shared_ptr<DeviceRuntime> find_runtime(DeviceType type);
 
 /// The runtime of a device. \throws DeviceError when the build or the machine has no such device, saying
 /// which and why.

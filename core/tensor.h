@@ -18,8 +18,10 @@
 
 namespace fulcrum {
 
+class DeviceRuntime;
+
 namespace autograd {
-class Node;
+class Engine;
 struct Meta;
 }  // namespace autograd
 
@@ -55,6 +57,7 @@ class Storage {
     void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
   private:
+    std::shared_ptr<DeviceRuntime> runtime_;
     void* data_ = nullptr;
     std::size_t bytes_ = 0;
     Device device_;
@@ -170,6 +173,7 @@ class Tensor {
     autograd::Meta* autograd_meta(bool create = false) const;
 
   private:
+    friend class autograd::Engine;
     explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
     void check_dtype(DType asked) const;
     const TensorImpl& checked() const;

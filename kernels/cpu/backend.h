@@ -18,6 +18,9 @@
 #include "core/ops/softmax.h"
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace fulcrum::cpu {
 
@@ -26,6 +29,9 @@ void install();
 
 /// Host memory: 64-byte aligned blocks, huge pages for large ones, plain copies.
 std::unique_ptr<DeviceRuntime> make_runtime();
+
+/// Versions of the libraries behind the kernels and the instruction set in use, as (key, value).
+std::vector<std::pair<std::string, std::string>> describe();
 
 /// Each family's kernels, defined in the file of the same name.
 const ActivationKernels& activation_kernels();
