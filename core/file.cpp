@@ -146,7 +146,8 @@ class TemporaryFile {
         if (replaces && ::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0)
             fail_writing(shown_, reason(errno));
 
-        const std::string prefix = "." + target_.filename().string().substr(0, kNameBytes) + ".";
+        std::string prefix(1, '.');
+        prefix.append(target_.filename().string(), 0, kNameBytes).push_back('.');
         remove_leftovers(folder_, prefix);
         while (!file_)
             create(prefix);
