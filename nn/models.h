@@ -29,6 +29,9 @@ Stem parse_stem(std::string_view name);
 struct ModelOptions {
     std::int64_t num_classes = 10;  ///< width of the last layer, at least 1
     Stem stem = Stem::imagenet;     ///< of the ResNets; `small_cnn` has only one
+
+    /// \throws ValueError naming the value that is out of range.
+    void check() const;
 };
 
 /// Two convolutions and two linear layers for `[N, 3, 32, 32]`: conv1 3->32 3x3, ReLU, max pool 2, conv2

@@ -40,14 +40,13 @@ class Module {
 
     /// Names from the root module to this one joined by dots; empty for a root.
     const std::string& path() const { return path_; }
-    /// The class's name without namespaces, `Conv2d`.
+    /// The class's name without namespaces and template arguments, `Conv2d`.
     std::string type_name() const;
     /// Multiply-adds of one call on an input of shape `input` that gave `output`, children not counted; zero
     /// unless a layer overrides it.
     virtual MultiplyAdds multiply_adds(const Shape& input, const Shape& output) const;
 
     // --- What the module owns: its own first, then its children's, in the order of registration
-    // --------------
 
     /// Parameters with their paths relative to this module. One that is registered twice is listed once,
     /// under its first name.
@@ -63,7 +62,6 @@ class Module {
     std::int64_t parameter_count() const;
 
     // --- Modes, devices, gradients
-    // -------------------------------------------------------------------------------
 
     /// Sets training mode (dropout drops, batch norm uses the batch) for this module and all below it.
     virtual void train(bool on = true);
@@ -83,7 +81,6 @@ class Module {
     void set_requires_grad(bool value) const;
 
     // --- Saving and loading
-    // ---------------------------------------------------------------------------------------
 
     /// Parameters and buffers, module by module, under torchvision's names. The tensors are detached but
     /// share the module's elements: `clone(dict)` is a snapshot. Convolution weights are logical

@@ -24,6 +24,8 @@ class CallObserver {
 
   private:
     friend class Module;
+    static void notify(Module& module, const Tensor& input, const Tensor& output);
+
     Callback callback_;
     CallObserver* previous_;
 };

@@ -25,17 +25,19 @@ class Adam : public Optimizer {
     /// \throws ValueError naming the setting that is out of range.
     Adam(const ParameterList& parameters, const AdamOptions& options);
 
+    double lr() const override { return options_.lr; }
+    void set_lr(double value) override;
     /// beta1.
     double momentum() const override { return options_.beta1; }
     void set_momentum(double value) override;
-    /// The settings; `lr` is the one in force.
-    AdamOptions options() const;
+    const AdamOptions& options() const { return options_; }
 
   protected:
     /// \param decoupled AdamW's weight decay.
     Adam(const char* name, const ParameterList& parameters, const AdamOptions& options, bool decoupled);
     void update(std::int64_t step, Device device, std::span<OptimizerSlice> slices) override;
-    std::vector<Setting> settings() override;
+    Settings settings() const override;
+    void set_settings(std::span<const double> values) override;
 
   private:
     AdamOptions options_;

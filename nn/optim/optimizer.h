@@ -52,9 +52,10 @@ class Optimizer {
     /// Forgets the gradients.
     void zero_grad() const;
 
-    double lr() const { return lr_; }
+    /// The learning rate in force.
+    virtual double lr() const = 0;
     /// \throws ValueError unless finite and >= 0.
-    void set_lr(double value);
+    virtual void set_lr(double value) = 0;
     /// The quantity that a one-cycle schedule moves against the rate: SGD's momentum, Adam's beta1.
     virtual double momentum() const = 0;
     /// \throws ValueError unless in [0, 1).
@@ -77,27 +78,25 @@ class Optimizer {
     void load_state_dict(const nn::StateDict& dict);
 
   protected:
-    /// A setting that is saved with the state. `value` points into the derived object; the check throws
-    /// ValueError.
-    struct Setting {
-        const char* name;
-        double* value;
-        void (*check)(const char* optimizer, const char* name, double value);
-    };
+    /// Names and values of settings, in a fixed order.
+    using Settings = std::vector<std::pair<std::string, double>>;
 
     /// \param name of the optimiser, for messages. \param parameters f32 or f64, each once. \param
-    /// state_names one name for each state tensor per parameter, at most two. \param saves_steps the state
-    /// has a step count. \throws ValueError when there are none, or for a bad rate; DTypeError.
-    Optimizer(std::string name, const ParameterList& parameters, double lr,
-              std::vector<std::string> state_names, bool saves_steps);
+    /// state_names one name for each state tensor per parameter, at most two. \param saves_steps each
+    /// parameter's state has a step count. \throws ValueError when there are none, DTypeError for another
+    /// type.
+    Optimizer(std::string name, const ParameterList& parameters, std::vector<std::string> state_names,
+              bool saves_steps);
 
     /// One kernel call. \param step of these slices, from 1. \param slices on one device, with states when
     /// `uses_state()`.
     virtual void update(std::int64_t step, Device device, std::span<OptimizerSlice> slices) = 0;
     /// False when the update needs no state (SGD without momentum).
     virtual bool uses_state() const { return true; }
-    /// The settings beside the rate.
-    virtual std::vector<Setting> settings() = 0;
+    /// All settings, the rate included; what `state_dict` saves as `options.*`.
+    virtual Settings settings() const = 0;
+    /// Takes values in the order of `settings()`. Nothing changes when one is refused. \throws ValueError.
+    virtual void set_settings(std::span<const double> values) = 0;
 
   private:
     /// State of one parameter.
@@ -106,12 +105,21 @@ class Optimizer {
         bool has_state = false;
     };
 
-    void adopt_gradient(std::size_t i) const;
+    /// Consecutive parameters of a block that one slice updates.
+    struct Run {
+        std::size_t group = 0;
+        std::int64_t begin = 0, end = 0;
+        std::int64_t step = 0;
+        bool has_state = false;
+    };
+
+    bool takes_part(std::size_t i) const;
+    std::vector<Run> collect_runs() const;
     void prepare_states();
+    OptimizerSlice slice_of(const Run& run) const;
     Tensor state_view(std::size_t state, std::size_t i) const;
 
     std::string name_;
-    double lr_;
     std::vector<std::string> names_;  // of the parameters
     nn::ParameterArena arena_;
     std::vector<std::string> state_names_;
@@ -120,10 +128,5 @@ class Optimizer {
     std::vector<Slot> slots_;
     std::vector<std::vector<Tensor>> states_;  // [state][group], flat, undefined until needed
 };
-
-/// \throws ValueError unless `value` is finite and >= 0.
-void check_not_negative(const char* optimizer, const char* name, double value);
-/// \throws ValueError unless 0 <= value < 1.
-void check_fraction(const char* optimizer, const char* name, double value);
 
 }  // namespace fulcrum::optim

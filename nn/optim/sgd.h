@@ -25,15 +25,17 @@ class SGD : public Optimizer {
     /// \throws ValueError naming the setting that is out of range.
     SGD(const ParameterList& parameters, const SgdOptions& options);
 
+    double lr() const override { return options_.lr; }
+    void set_lr(double value) override;
     double momentum() const override { return options_.momentum; }
     void set_momentum(double value) override;
-    /// The settings; `lr` is the one in force.
-    SgdOptions options() const;
+    const SgdOptions& options() const { return options_; }
 
   protected:
     void update(std::int64_t step, Device device, std::span<OptimizerSlice> slices) override;
     bool uses_state() const override { return options_.momentum != 0.0; }
-    std::vector<Setting> settings() override;
+    Settings settings() const override;
+    void set_settings(std::span<const double> values) override;
 
   private:
     SgdOptions options_;
