@@ -13,8 +13,9 @@ namespace fulcrum {
 /// The four operations.
 enum class BinaryOp : std::uint8_t { add, sub, mul, div };
 
-/// `a + b`, broadcast. Operands have one dtype, any of the seven; division of integers truncates and a zero
-/// divisor is a ValueError. Gradients are summed over broadcast dimensions. \throws ShapeError, DTypeError,
+/// `a + b`, broadcast. Operands have one dtype, any of the seven; integers wrap around, their division
+/// truncates and a zero divisor is a ValueError. The result lies in memory like the operand that has its
+/// shape. Gradients are summed over broadcast dimensions. \throws ShapeError, DTypeError,
 /// DeviceError.
 Tensor add(const Tensor& a, const Tensor& b);
 /// `a - b`; see `add`.
@@ -28,7 +29,7 @@ Tensor operator+(const Tensor& a, const Tensor& b);
 Tensor operator-(const Tensor& a, const Tensor& b);
 Tensor operator*(const Tensor& a, const Tensor& b);
 Tensor operator/(const Tensor& a, const Tensor& b);
-/// With a number, which takes the tensor's dtype.
+/// With a number, which takes the tensor's dtype. \throws ValueError for a fraction with an integer tensor.
 Tensor operator+(const Tensor& a, double b);
 Tensor operator-(const Tensor& a, double b);
 Tensor operator*(const Tensor& a, double b);
@@ -46,7 +47,8 @@ struct BinaryKernels {
     /// `output = a op b`. `a` and `b` have `output`'s shape, with stride 0 along broadcast dimensions;
     /// `output` is dense.
     void (*apply)(BinaryOp op, const Tensor& a, const Tensor& b, Tensor& output);
-    /// `a += scale * b`; `b` has `a`'s shape, with stride 0 along broadcast dimensions; `a` may be any view.
+    /// `a += scale * b`; `b` has `a`'s shape and dtype, with stride 0 along broadcast dimensions; `a` may be
+    /// any view whose elements are distinct. With integers the numbers here and below are truncated.
     void (*add_in_place)(Tensor& a, const Tensor& b, double scale);
     /// `a *= factor`.
     void (*scale_in_place)(Tensor& a, double factor);

@@ -4,7 +4,12 @@ namespace fulcrum::cpu {
 
 void install() {
     register_runtime(DeviceType::cpu, make_runtime());
+    register_kernels<ActivationKernels>(DeviceType::cpu, activation_kernels());
+    register_kernels<AugmentKernels>(DeviceType::cpu, augment_kernels());
+    register_kernels<BinaryKernels>(DeviceType::cpu, binary_kernels());
     register_kernels<CopyKernels>(DeviceType::cpu, copy_kernels());
+    register_kernels<DropoutKernels>(DeviceType::cpu, dropout_kernels());
+    register_kernels<ReduceKernels>(DeviceType::cpu, reduce_kernels());
 }
 
 }  // namespace fulcrum::cpu
