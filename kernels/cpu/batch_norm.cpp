@@ -382,25 +382,25 @@ void tile_gradient_sums(const T* grad, const T* x, const T* output, const Arithm
     }
 }
 
-/// `grad_x = g * coefficient[0] + (x - coefficient[1]) * coefficient[2] + coefficient[3]`, and
-/// `grad_residual = g`.
+/// `grad_x = ((g - average) - (x - center) * slope) * scale` and `grad_residual = g`; the differences come
+/// first because they may cancel.
 template <class T, bool kRelu, bool kX, bool kResidual>
 void write_gradient_rows(const T* grad, const T* x, const T* output,
                          const Coefficients<Arithmetic<T>>& coefficients, std::int64_t channels,
                          std::int64_t begin, std::int64_t end, T* grad_x, T* grad_residual) {
     using C = Arithmetic<T>;
-    const C* scale = coefficients[0];
-    const C* center = coefficients[1];
+    const C* center = coefficients[0];
+    const C* average = coefficients[1];
     const C* slope = coefficients[2];
-    const C* offset = coefficients[3];
+    const C* scale = coefficients[3];
     for (std::int64_t r = begin; r < end; ++r) {
         const std::int64_t start = r * channels;
 #pragma omp simd
         for (std::int64_t c = 0; c < channels; ++c) {
             const C g = masked<T, kRelu>(grad, output, start + c);
             if constexpr (kX) {
-                grad_x[start + c] = static_cast<T>(
-                    g * scale[c] + ((static_cast<C>(x[start + c]) - center[c]) * slope[c] + offset[c]));
+                const C distance = static_cast<C>(x[start + c]) - center[c];
+                grad_x[start + c] = static_cast<T>(((g - average[c]) - distance * slope[c]) * scale[c]);
             }
             if constexpr (kResidual) grad_residual[start + c] = static_cast<T>(g);
         }
@@ -425,11 +425,11 @@ void backward_as(const BatchNormParams& params, const Tensor& grad_output, const
 
     const Coefficients<C> coefficients(4, tiling.channels);
     for (std::int64_t c = 0; c < tiling.channels; ++c) {
-        coefficients[0][c] = static_cast<C>(static_cast<double>(inv_stds[c]) *
-                                            (gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0));
-        coefficients[1][c] = means[c];
+        coefficients[0][c] = means[c];
+        coefficients[1][c] = C{0};
         coefficients[2][c] = C{0};
-        coefficients[3][c] = C{0};
+        coefficients[3][c] = static_cast<C>(static_cast<double>(inv_stds[c]) *
+                                            (gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0));
     }
     if (statistics_depend || weight_out != nullptr || bias_out != nullptr) {
         const TileSums sums(tiling);
@@ -453,9 +453,8 @@ void backward_as(const BatchNormParams& params, const Tensor& grad_output, const
                 if (weight_out != nullptr) weight_out[c] = static_cast<C>(product * inverse);
                 if (bias_out != nullptr) bias_out[c] = static_cast<C>(gradient);
                 if (statistics_depend) {
-                    const double scale = inverse * (gamma != nullptr ? static_cast<double>(gamma[c]) : 1.0);
-                    coefficients[2][c] = static_cast<C>(-scale * inverse * inverse * product * share);
-                    coefficients[3][c] = static_cast<C>(-scale * gradient * share);
+                    coefficients[1][c] = static_cast<C>(gradient * share);
+                    coefficients[2][c] = static_cast<C>(product * share * inverse * inverse);
                 }
             }
         });
