@@ -19,9 +19,9 @@ Tensor relu(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 /// \throws DTypeError.
 Tensor tanh(const Tensor& x);
-/// x * Phi(x) (Hendrycks and Gimpel, 2016), exact. \throws DTypeError.
+/// x * Phi(x) (Hendrycks and Gimpel, 2016), exact. Minus infinity gives NaN. \throws DTypeError.
 Tensor gelu(const Tensor& x);
-/// x * sigmoid(x). \throws DTypeError.
+/// x * sigmoid(x). Minus infinity gives NaN. \throws DTypeError.
 Tensor silu(const Tensor& x);
 
 /// What a device supplies. All tensors are dense with equal strides (so they are flat arrays) and equal

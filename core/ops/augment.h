@@ -21,14 +21,19 @@ using NormalizationTable = std::array<std::array<float, 256>, 3>;
 NormalizationTable make_normalization_table(const std::array<double, 3>& mean,
                                             const std::array<double, 3>& std);
 
-/// What to do to each image. Every decision is an integer drawn from `random_words(seed, stream, i)` where i
-/// is the image's place in the data set, so it depends neither on the batch nor on the device: word 0 % (2 *
-/// crop_padding + 1) is the crop's top, word 1 % (2 * crop_padding + 1) its left, bit 0 of word 2 the flip,
-/// (word 3 >> 16) % H and (word 3 & 0xffff) % W the cutout's centre.
+/// What to do to each image, in this order: crop, flip, cutout. Every decision is an integer drawn from
+/// `random_words(seed, stream, i)` where i is the image's place in the data set, so it depends neither on the
+/// batch nor on the device:
+/// - the crop shows rows `top..top+H-1` and columns `left..left+W-1` of the padded image, with top = word 0 %
+///   (2 * crop_padding + 1) and left = word 1 % (2 * crop_padding + 1);
+/// - the flip happens when bit 0 of word 2 is set;
+/// - the cutout covers rows `r..r+cutout-1` and columns `c..c+cutout-1` of the result as far as they exist,
+///   with r = (word 3 >> 16) % H - cutout / 2 and c = (word 3 & 0xffff) % W - cutout / 2.
+///
+/// With nothing switched on, the result is the normalised image.
 struct AugmentParams {
-    std::int64_t crop_padding =
-        0;              ///< zero-valued bytes around the image before a random crop of the original size
-    bool flip = false;  ///< mirror left to right with probability 1/2
+    std::int64_t crop_padding = 0;  ///< width of the frame of bytes 0 around the image before the crop
+    bool flip = false;              ///< mirror left to right with probability 1/2
     std::int64_t cutout = 0;  ///< side of the square set to the normalised value 0 (the mean); 0 is none
     std::uint64_t seed = 0, stream = 0;
 };

@@ -12,9 +12,9 @@
 namespace fulcrum {
 
 /// Zeroes each element with probability `p` and scales the rest by 1 / (1 - p); the identity when not
-/// training. The mask takes one stream of `generator`: element i in memory order is dropped when word i % 4
-/// of `random_words(seed, stream, i / 4)` is below p * 2^32, the same on every device. \throws ValueError
-/// unless 0 <= p <= 1.
+/// training or when `p` is 0. Otherwise the mask takes one stream of `generator`: element i in memory order
+/// is dropped when word i % 4 of `random_words(seed, stream, i / 4)` is below p * 2^32, the same on every
+/// device. \throws ValueError unless 0 <= p <= 1.
 Tensor dropout(const Tensor& x, double p, bool training = true, Generator& generator = default_generator());
 
 /// The mask of one call; backward draws it again instead of keeping it.
