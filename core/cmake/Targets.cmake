@@ -20,12 +20,14 @@ if(FULCRUM_SANITIZE)
 endif()
 
 # fulcrum_room_options(): compile options that differ by room. Only the CPU kernels are compiled for this machine's
-# instruction set; everything else stays portable and never fuses a multiply with an add, so that values computed on
+# instruction set, and without errno and traps of arithmetic, which keep square roots and selections out of vector
+# code and which nobody reads; everything else stays portable and never fuses a multiply with an add, so that values computed on
 # the host have the same bits whatever compiles them.
 function(fulcrum_room_options)
     get_target_property(sources fulcrum SOURCES)
     foreach(source IN LISTS sources)
         if(source MATCHES "/kernels/cpu/")
+            set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)
             if(FULCRUM_NATIVE)
                 set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -march=native)
             endif()

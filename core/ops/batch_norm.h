@@ -38,13 +38,16 @@ struct BatchNormKernels {
                                    const Tensor& bias, const Tensor& residual, Tensor& running_mean,
                                    Tensor& running_var, Tensor& output, Tensor& saved_mean,
                                    Tensor& saved_inv_std);
-    /// Evaluation: writes `output` from the running statistics.
+    /// Evaluation: writes `output` from the running statistics, and `saved_inv_std` where it is defined (when
+    /// a backward may follow).
     void (*forward_eval)(const BatchNormParams& params, const Tensor& x, const Tensor& weight,
                          const Tensor& bias, const Tensor& residual, const Tensor& running_mean,
-                         const Tensor& running_var, Tensor& output);
+                         const Tensor& running_var, Tensor& output, Tensor& saved_inv_std);
     /// Writes those of `grad_x`, `grad_weight`, `grad_bias`, `grad_residual` that are defined. With
     /// `params.training` the statistics depend on `x`; else they are constants. \param output the forward's
-    /// result (its sign is the ReLU's mask).
+    /// result (its sign is the ReLU's mask); undefined without a ReLU. \param mean, inv_std the saved
+    /// statistics; in evaluation `mean` is the running one. \param grad_residual defined only with a ReLU:
+    /// without one it is `grad_output`, and core hands that on.
     void (*backward)(const BatchNormParams& params, const KernelContext& context, const Tensor& grad_output,
                      const Tensor& x, const Tensor& output, const Tensor& weight, const Tensor& mean,
                      const Tensor& inv_std, Tensor& grad_x, Tensor& grad_weight, Tensor& grad_bias,

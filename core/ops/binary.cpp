@@ -67,17 +67,17 @@ Tensor record_sum(BinaryOp op, Tensor output, const Tensor& a, const Tensor& b) 
 /// Records a product; saves only the factors that a wanted gradient reads.
 Tensor record_product(Tensor output, const Tensor& a, const Tensor& b) {
     std::vector<Tensor> saved;
-    const std::size_t saved_b = 0;
+    constexpr std::size_t kSavedB = 0;
     if (a.requires_grad()) saved.push_back(b);
     const std::size_t saved_a = saved.size();
     if (b.requires_grad()) saved.push_back(a);
     return autograd::record(
         "mul", std::move(output), {a, b}, std::move(saved),
-        [saved_a, saved_b, shape_a = a.shape(), shape_b = b.shape()](autograd::BackwardContext& context) {
+        [saved_a, shape_a = a.shape(), shape_b = b.shape()](autograd::BackwardContext& context) {
             const Tensor& grad = context.grad();
             if (context.needs(0)) {
                 context.set_grad(0,
-                                 sum_to_shape(compute(BinaryOp::mul, grad, context.saved(saved_b)), shape_a));
+                                 sum_to_shape(compute(BinaryOp::mul, grad, context.saved(kSavedB)), shape_a));
             }
             if (context.needs(1)) {
                 context.set_grad(1,

@@ -18,6 +18,18 @@ void check_floating(const char* op, const char* name, const Tensor& tensor) {
                      "; it takes a floating-point tensor (f64, f32, bf16 or f16), cast it first");
 }
 
+void check_dtype(const char* op, const char* name, const Tensor& tensor, DType wanted) {
+    if (tensor.dtype() == wanted) return;
+    throw DTypeError(std::string(op) + ": " + name + " is " + std::string(name_of(tensor.dtype())) +
+                     " but must be " + std::string(name_of(wanted)) + "; cast it first");
+}
+
+void check_shape(const char* op, const char* name, const Tensor& tensor, const Shape& wanted) {
+    if (tensor.shape() == wanted) return;
+    throw ShapeError(std::string(op) + ": " + name + " has shape " + to_string(tensor.shape()) +
+                     " but must have " + to_string(wanted));
+}
+
 void check_same_dtype(const char* op, const char* name_a, const Tensor& a, const char* name_b,
                       const Tensor& b) {
     if (a.dtype() == b.dtype()) return;

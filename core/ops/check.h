@@ -14,6 +14,12 @@ void check_defined(const char* op, const char* name, const Tensor& tensor);
 /// \throws DTypeError unless the element type is a floating one.
 void check_floating(const char* op, const char* name, const Tensor& tensor);
 
+/// \throws DTypeError unless the element type is `wanted`.
+void check_dtype(const char* op, const char* name, const Tensor& tensor, DType wanted);
+
+/// \throws ShapeError unless the shape is `wanted`.
+void check_shape(const char* op, const char* name, const Tensor& tensor, const Shape& wanted);
+
 /// \throws DTypeError when the element types differ.
 void check_same_dtype(const char* op, const char* name_a, const Tensor& a, const char* name_b,
                       const Tensor& b);

@@ -28,11 +28,12 @@ struct CrossEntropyParams {
 /// classes).
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyParams& params = {});
 
-/// `-log_probs[n, labels[n]]`. Shapes, labels, result and errors as `cross_entropy`.
+/// `-log_probs[n, labels[n]]`. Dtypes, shapes, labels, result and errors as `cross_entropy`.
 Tensor nll_loss(const Tensor& log_probs, const Tensor& labels, Reduction reduction = Reduction::mean);
 
-/// How many rows of `logits` `[N, C]` have their largest entry (the first of equals; NaN counts as wrong) at
-/// the label. \return an i64 scalar on the logits' device. Not differentiable. \throws like `cross_entropy`.
+/// How many rows of `logits` (`[N, C]`, or the positions of `[N, C, d1, ...]`) have their largest entry (the
+/// first of equals; NaN counts as wrong) at the label. \return an i64 scalar on the logits' device. Not
+/// differentiable. \throws like `cross_entropy`.
 Tensor count_correct(const Tensor& logits, const Tensor& labels);
 
 /// What a device supplies. `logits` is a contiguous `[N, C]` matrix, `labels` a contiguous i64 `[N]`, both
@@ -48,6 +49,11 @@ struct CrossEntropyKernels {
     /// \param scale `[N]`, or one element for all, already divided by N for the mean.
     void (*backward)(const CrossEntropyParams& params, const Tensor& log_probs, const Tensor& labels,
                      const Tensor& scale, Tensor& grad_logits);
+    /// `losses[n] = -log_probs[n, labels[n]]`; `log_probs` floating.
+    void (*nll_forward)(const Tensor& log_probs, const Tensor& labels, Tensor& losses);
+    /// Writes all of `grad_log_probs` (its dtype is the log-probabilities'): `-scale[n]` at the labels, else
+    /// 0. \param scale as for `backward`.
+    void (*nll_backward)(const Tensor& labels, const Tensor& scale, Tensor& grad_log_probs);
     /// Adds to the i64 scalar `count` the number of rows whose largest entry is at the label.
     void (*count_correct)(const Tensor& logits, const Tensor& labels, Tensor& count);
 };
