@@ -2,7 +2,7 @@
 
 #include "core/autograd.h"
 #include "nn/observer.h"
-#include "nn/weights.h"
+#include "nn/state_dict.h"
 
 #include <algorithm>
 #include <cstdlib>
