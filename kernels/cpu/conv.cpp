@@ -1,0 +1,126 @@
+#include "core/ops/conv.h"
+
+#include "kernels/cpu/backend.h"
+#include "kernels/cpu/column_sums.h"
+#include "kernels/cpu/conv_paths.h"
+#include "kernels/cpu/onednn.h"
+
+namespace fulcrum::cpu {
+
+ConvSizes conv_sizes(const Conv2dParams& params, const Tensor& input, const Tensor& weight,
+                     const Tensor& output) {
+    const Shape& in = input.shape();
+    const Shape& filter = weight.shape();
+    const Shape& out = output.shape();
+    return {.n = in[0],
+            .c = in[1],
+            .h = in[2],
+            .w = in[3],
+            .o = out[1],
+            .oh = out[2],
+            .ow = out[3],
+            .kh = filter[2],
+            .kw = filter[3],
+            .groups = params.groups,
+            .ci = in[1] / params.groups,
+            .co = out[1] / params.groups,
+            .sh = params.stride[0],
+            .sw = params.stride[1],
+            .ph = params.padding[0],
+            .pw = params.padding[1],
+            .dh = params.dilation[0],
+            .dw = params.dilation[1]};
+}
+
+namespace {
+
+/// True for the activation types that no path takes as they are: they go through f32.
+bool through_f32(DType dtype) {
+    return dtype == DType::f16 || (dtype == DType::bf16 && !onednn::has_fast_bf16());
+}
+
+/// `tensor` in f32 with the same layout; itself when it is f32 already or undefined.
+Tensor as_f32(const Tensor& tensor) {
+    if (!tensor.defined() || tensor.dtype() == DType::f32) return tensor;
+    Tensor result = empty_like(tensor, DType::f32);
+    copy_kernels().copy(tensor, result);
+    return result;
+}
+
+/// Calls `compute` with an f32 tensor in place of `result` and converts what it wrote.
+template <class Compute>
+void with_f32_result(Tensor& result, const Compute& compute) {
+    if (result.dtype() == DType::f32) {
+        compute(result);
+        return;
+    }
+    Tensor wide = empty_like(result, DType::f32);
+    compute(wide);
+    copy_kernels().copy(wide, result);
+}
+
+void forward(const Conv2dParams& params, const Tensor& input, const Tensor& weight, const Tensor& bias,
+             Tensor& output) {
+    const ConvSizes sizes = conv_sizes(params, input, weight, output);
+    if (input.dtype() == DType::f64) {
+        conv_direct::forward(sizes, input, weight, bias, output);
+    } else if (through_f32(input.dtype())) {
+        with_f32_result(output, [&](Tensor& wide) {
+            forward(params, as_f32(input), as_f32(weight), as_f32(bias), wide);
+        });
+    } else {
+        conv_onednn::forward(sizes, input, weight, bias, output);
+    }
+}
+
+void backward_data(const Conv2dParams& params, const Tensor& grad_output, const Tensor& weight,
+                   Tensor& grad_input) {
+    const ConvSizes sizes = conv_sizes(params, grad_input, weight, grad_output);
+    if (grad_output.dtype() == DType::f64) {
+        conv_direct::backward_data(sizes, grad_output, weight, grad_input);
+    } else if (through_f32(grad_output.dtype())) {
+        with_f32_result(grad_input, [&](Tensor& wide) {
+            backward_data(params, as_f32(grad_output), as_f32(weight), wide);
+        });
+    } else {
+        conv_onednn::backward_data(sizes, grad_output, weight, grad_input);
+    }
+}
+
+/// Sums over images and pixels into `grad_bias`.
+void backward_bias(const Tensor& grad_output, Tensor& grad_bias) {
+    const std::int64_t channels = grad_output.size(1);
+    const std::int64_t pixels = grad_output.numel() / channels;
+    visit_floating(grad_output.dtype(), "conv2d", [&](auto from) {
+        visit_floating(grad_bias.dtype(), "conv2d", [&](auto to) {
+            using From = typename decltype(from)::type;
+            using To = typename decltype(to)::type;
+            column_sums(grad_output.data<From>(), pixels, channels, grad_bias.data<To>());
+        });
+    });
+}
+
+void backward_weight(const Conv2dParams& params, const Tensor& grad_output, const Tensor& input,
+                     Tensor& grad_weight, Tensor& grad_bias) {
+    if (grad_bias.defined()) backward_bias(grad_output, grad_bias);
+    const ConvSizes sizes = conv_sizes(params, input, grad_weight, grad_output);
+    if (input.dtype() == DType::f64) {
+        conv_direct::backward_weight(sizes, grad_output, input, grad_weight);
+    } else if (through_f32(input.dtype())) {
+        with_f32_result(grad_weight, [&](Tensor& wide) {
+            conv_onednn::backward_weight(sizes, as_f32(grad_output), as_f32(input), wide);
+        });
+    } else {
+        conv_onednn::backward_weight(sizes, grad_output, input, grad_weight);
+    }
+}
+
+}  // namespace
+
+const Conv2dKernels& conv2d_kernels() {
+    static constexpr Conv2dKernels kKernels{
+        .forward = forward, .backward_data = backward_data, .backward_weight = backward_weight};
+    return kKernels;
+}
+
+}  // namespace fulcrum::cpu
