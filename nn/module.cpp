@@ -2,7 +2,6 @@
 
 #include "core/autograd.h"
 #include "nn/observer.h"
-#include "nn/state_dict.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -265,7 +264,7 @@ void Module::load_state_dict(const StateDict& dict, bool strict) {
                 completed.emplace_back(name, zeros_like(buffer.tensor));
         }
     });
-    load_state(state_dict(), completed, strict, "load_state_dict");
+    copy_state(state_dict(), completed, strict, "load_state_dict");
 }
 
 }  // namespace fulcrum::nn

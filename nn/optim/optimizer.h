@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ class ParameterList {
     ParameterList(std::span<const Tensor> parameters);
     ParameterList(const std::vector<Tensor>& parameters) : ParameterList(std::span(parameters)) {}
     ParameterList(std::vector<nn::NamedTensor> parameters) : entries_(std::move(parameters)) {}
+    ParameterList(std::initializer_list<nn::NamedTensor> parameters) : entries_(parameters) {}
     // NOLINTEND(google-explicit-constructor)
 
     const std::vector<nn::NamedTensor>& entries() const { return entries_; }

@@ -162,14 +162,14 @@ void apply_schedule(const Schedule& schedule, std::int64_t step, Optimizer& opti
 
 /// What `make_schedule` needs to know of a run.
 struct ScheduleOptions {
-    double lr = 0.1;                       ///< base rate; the peak of one_cycle
-    std::int64_t total_steps = 1;          ///< steps of the whole run, warm-up included
-    std::int64_t warmup_steps = 0;         ///< linear warm-up from lr / 10 before the schedule; the length of
-                                           ///< one_cycle's rise, where 0 means 30% of the run
-    double gamma = 0.1;                    ///< factor of step and multistep
-    std::int64_t step_size = 0;            ///< of step; 0 means a third of what follows the warm-up
-    std::vector<std::int64_t> milestones;  ///< of multistep, counted from the start of the run; empty means
-                                           ///< at a half and three quarters of what follows the warm-up
+    double lr = 0.1;                ///< base rate; the peak of one_cycle
+    std::int64_t total_steps = 1;   ///< steps of the whole run, warm-up included
+    std::int64_t warmup_steps = 0;  ///< linear warm-up from lr / 10 before the schedule; the length of
+                                    ///< one_cycle's rise, where 0 means 30% of the run
+    double gamma = 0.1;             ///< factor of step and multistep
+    std::int64_t step_size = 0;     ///< of step; 0 means a third of what follows the warm-up
+    std::vector<std::int64_t> milestones{};  ///< of multistep, counted from the start of the run; empty means
+                                             ///< at a half and three quarters of what follows the warm-up
 };
 
 /// A schedule by name: `constant`, `step`, `multistep`, `cosine`, `one_cycle`. \throws ValueError for an
