@@ -2,12 +2,12 @@
 # From a clean checkout to a trained network: installs what is missing, builds the training program and trains the
 # small CNN on CIFAR-10.
 #   examples/quickstart.sh [--data FOLDER|synthetic] [--epochs N] [more options of train-cifar10]
-# Images come from --data or FULCRUM_DATA, else from data/cifar-10-batches-bin, else from the official download; with
-# neither data nor network from the synthetic set, and then every output says so.
+# Images come from --data or FULCRUM_DATA, else from the official download, kept in build/cifar10; with neither data nor
+# network from the synthetic set, and then every output says so.
 set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-default_folder=$PWD/data/cifar-10-batches-bin
+default_folder=build/cifar10
 
 data=${FULCRUM_DATA:-}
 epochs=3
@@ -36,10 +36,10 @@ cmake --preset release -DFULCRUM_WERROR="${FULCRUM_WERROR:-OFF}"
 cmake --build --preset release --target train-cifar10
 
 if [[ -z $data ]]; then
-    if [[ -f $default_folder/test_batch.bin ]] || data/download.sh "$(dirname "$default_folder")"; then
+    if data/download.sh "$default_folder"; then
         data=$default_folder
     else
-        echo "No CIFAR-10 here and the download did not succeed: training on the synthetic set instead." >&2
+        echo "No CIFAR-10 here and no download: training on the synthetic set instead." >&2
         data=synthetic
     fi
 fi
