@@ -5,9 +5,8 @@
 # Images come from --data or FULCRUM_DATA, else from the official download, kept in build/cifar10; with neither data nor
 # network from the synthetic set, and then every output says so.
 set -euo pipefail
-here=$PWD
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-default_folder=build/cifar10
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+default_folder=$root/build/cifar10
 
 data=${FULCRUM_DATA:-}
 epochs=3
@@ -27,20 +26,20 @@ while (($#)); do
         *) options+=("$1"); shift ;;
     esac
 done
-if [[ -n $data && $data != synthetic && $data != /* ]]; then
-    data=$here/$data
-fi
 
-core/cmake/packages.sh build
-cmake --preset release -DFULCRUM_WERROR="${FULCRUM_WERROR:-OFF}"
-cmake --build --preset release --target train-cifar10
+"$root/core/cmake/packages.sh" build
+(
+    cd "$root"
+    cmake --preset release -DFULCRUM_WERROR="${FULCRUM_WERROR:-OFF}"
+    cmake --build --preset release --target train-cifar10
+)
 
 if [[ -z $data ]]; then
-    if data/download.sh "$default_folder"; then
+    if "$root/data/download.sh" "$default_folder"; then
         data=$default_folder
     else
         echo "No CIFAR-10 here and no download: training on the synthetic set instead." >&2
         data=synthetic
     fi
 fi
-exec build/release/examples/train-cifar10 --model small_cnn --data "$data" --epochs "$epochs" "${options[@]}"
+exec "$root/build/release/examples/train-cifar10" --model small_cnn --data "$data" --epochs "$epochs" "${options[@]}"
