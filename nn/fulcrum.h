@@ -8,6 +8,7 @@
 #include "core/backend.h"
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/gradcheck.h"

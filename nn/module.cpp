@@ -2,6 +2,7 @@
 
 #include "core/autograd.h"
 #include "nn/observer.h"
+#include "nn/state_dict.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -264,7 +265,7 @@ void Module::load_state_dict(const StateDict& dict, bool strict) {
                 completed.emplace_back(name, zeros_like(buffer.tensor));
         }
     });
-    copy_state(state_dict(), completed, strict, "load_state_dict");
+    load_state(state_dict(), completed, strict, "load_state_dict");
 }
 
 }  // namespace fulcrum::nn

@@ -90,7 +90,7 @@ class Module {
     /// Floating values are converted to the parameter's dtype. A missing `num_batches_tracked` counts as 0,
     /// since old files lack it.
     /// \param strict names that only one side has are errors too; otherwise they are left alone.
-    /// \throws ValueError, one line listing the missing, unexpected, wrong-shape and wrong-dtype names.
+    /// \throws Error, one line listing the missing, unexpected, wrong-shape and wrong-dtype names.
     void load_state_dict(const StateDict& dict, bool strict = true);
 
   protected:

@@ -41,6 +41,8 @@ class SafetensorsFile {
     explicit SafetensorsFile(const std::filesystem::path& path);
 
     const std::filesystem::path& path() const { return file_.path(); }
+    /// The file itself, for its size and raw bytes.
+    const InputFile& file() const { return file_; }
     /// In the order of the header.
     const std::vector<TensorEntry>& entries() const { return entries_; }
     const Metadata& metadata() const { return metadata_; }

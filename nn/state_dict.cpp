@@ -5,35 +5,22 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 namespace fulcrum::nn {
+
 namespace {
 
-/// Names of one kind of misfit, for a message.
-class Misfits {
-  public:
-    explicit Misfits(const char* kind) : kind_(kind) {}
-
-    void add(const std::string& text) {
-        ++count_;
-        if (count_ <= kShown) text_ += (count_ == 1 ? "" : ", ") + text;
+/// `label 'a', 'b', 'c', 'd', 'e' and 7 more; `, or nothing when there are none.
+void append_names(std::string& message, const char* label, const std::vector<std::string>& names) {
+    constexpr std::size_t kShown = 5;
+    if (names.empty()) return;
+    message += label;
+    for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+        message.append(i == 0 ? " " : ", ").append(names[i]);
     }
-    /// `missing: a, b and 3 more`, or nothing.
-    std::string text() const {
-        if (count_ == 0) return {};
-        const std::string more = count_ > kShown ? " and " + std::to_string(count_ - kShown) + " more" : "";
-        return std::string("; ") + kind_ + ": " + text_ + more;
-    }
-
-  private:
-    static constexpr std::size_t kShown = 8;
-    const char* kind_;
-    std::size_t count_ = 0;
-    std::string text_;
-};
-
-bool convertible(DType from, DType to) {
-    return from == to || (is_floating(from) && is_floating(to));
+    if (names.size() > kShown) message += " and " + std::to_string(names.size() - kShown) + " more";
+    message += "; ";
 }
 
 }  // namespace
@@ -52,51 +39,53 @@ StateDict clone(const StateDict& dict) {
     return copies;
 }
 
-void copy_state(const StateDict& into, const StateDict& from, bool strict, const std::string& what) {
-    Misfits missing("missing");
-    Misfits unexpected("unexpected");
-    Misfits repeated("repeated");
-    Misfits undefined("undefined");
-    Misfits shapes("wrong shape");
-    Misfits types("wrong type");
-    std::unordered_map<std::string_view, const Tensor*> values;
+void load_state(const StateDict& into, const StateDict& from, bool strict, const std::string& what) {
+    std::unordered_map<std::string_view, const Tensor*> saved;
+    std::vector<std::string> twice;
     for (const auto& [name, tensor] : from) {
-        if (!tensor.defined()) {
-            undefined.add(name);
-        } else if (!values.try_emplace(name, &tensor).second) {
-            repeated.add(name);
-        }
+        if (!saved.emplace(name, &tensor).second) twice.push_back("'" + name + "'");
     }
-    std::vector<std::pair<Tensor, Tensor>> copies;
+    std::vector<std::string> missing;
+    std::vector<std::string> misfits;
+    std::vector<std::pair<const Tensor*, const Tensor*>> copies;
     for (const auto& [name, tensor] : into) {
-        const auto value = values.find(name);
-        if (value == values.end()) {
-            if (strict) missing.add(name);
+        const auto found = saved.find(name);
+        if (found == saved.end()) {
+            if (strict) missing.push_back("'" + name + "'");
             continue;
         }
-        const Tensor& source = *value->second;
-        values.erase(value);
+        const Tensor& source = *found->second;
+        saved.erase(found);
         if (source.shape() != tensor.shape()) {
-            shapes.add(name + " is " + to_string(source.shape()) + " but must be " +
-                       to_string(tensor.shape()));
-        } else if (!convertible(source.dtype(), tensor.dtype())) {
-            types.add(name + " is " + std::string(name_of(source.dtype())) + " but must be " +
-                      std::string(name_of(tensor.dtype())));
+            misfits.push_back("'" + name + "' is " + to_string(source.shape()) + ", not " +
+                              to_string(tensor.shape()));
+        } else if (source.dtype() != tensor.dtype() &&
+                   !(is_floating(source.dtype()) && is_floating(tensor.dtype()))) {
+            misfits.push_back("'" + name + "' is " + std::string(name_of(source.dtype())) + ", not " +
+                              std::string(name_of(tensor.dtype())));
         } else {
-            copies.emplace_back(tensor, source);
+            copies.emplace_back(&tensor, &source);
         }
     }
-    for (const auto& [name, tensor] : from) {
-        if (strict && values.contains(name)) unexpected.add(name);
+    std::vector<std::string> unexpected;
+    if (strict) {
+        for (const auto& [name, tensor] : from) {
+            if (saved.contains(name)) unexpected.push_back("'" + name + "'");
+        }
     }
-    std::string problems;
-    for (const Misfits* kind : {&missing, &unexpected, &repeated, &undefined, &shapes, &types})
-        problems += kind->text();
-    if (!problems.empty()) throw ValueError(what + ": the names and shapes do not fit" + problems);
 
-    const NoGradGuard no_grad;
+    std::string message;
+    append_names(message, "missing", missing);
+    append_names(message, "unexpected", unexpected);
+    append_names(message, "given twice", twice);
+    append_names(message, "does not fit:", misfits);
+    if (!message.empty()) {
+        message.resize(message.size() - 2);
+        throw ValueError(what + ": " + message);
+    }
+    const autograd::NoGradGuard no_grad;
     for (const auto& [destination, source] : copies)
-        destination.copy_(source);
+        destination->copy_(*source);
 }
 
 }  // namespace fulcrum::nn

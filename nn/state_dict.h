@@ -25,11 +25,13 @@ const Tensor* find(const StateDict& dict, std::string_view name);
 /// The same names with copies of the elements: a snapshot that later training does not change.
 StateDict clone(const StateDict& dict);
 
-/// Copies values into live tensors by name, all or nothing: every name, shape and type is checked before the
-/// first element changes. Floating values are converted to the live tensor's type; devices may differ.
-/// \param into live tensors. \param from values in any order. \param strict names that only one side has are
-/// errors too; otherwise they are left alone. \param what begins the message.
-/// \throws ValueError, one line with the missing, unexpected, repeated, wrong-shape and wrong-type names.
-void copy_state(const StateDict& into, const StateDict& from, bool strict, const std::string& what);
+/// Copies saved tensors into live ones by name, all or nothing: names, shapes and types are checked before
+/// the first element changes. Values of one floating type are converted to another; integer types must agree.
+/// Devices and orders in memory may differ.
+/// \param into live tensors, as `Module::state_dict` hands them out. \param from saved tensors in any order.
+/// \param strict every name must be on both sides; otherwise names that only one side has are left alone.
+/// \param what begins the message. \throws ValueError, one line with the missing and the unexpected names,
+/// and the shapes and types that do not fit.
+void load_state(const StateDict& into, const StateDict& from, bool strict, const std::string& what);
 
 }  // namespace fulcrum::nn
