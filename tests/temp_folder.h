@@ -60,6 +60,14 @@ inline void spit(const std::filesystem::path& path, const std::string& content) 
     if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
 }
 
+/// Changes one byte of a file in place.
+inline void poke(const std::filesystem::path& path, std::size_t at, char byte) {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(byte);
+    if (!file.flush()) throw std::runtime_error("cannot change " + path.string());
+}
+
 /// The bytes of a text.
 inline std::span<const std::byte> bytes_of(const std::string& text) {
     return std::as_bytes(std::span(text.data(), text.size()));
