@@ -43,4 +43,21 @@ void backward_weight(const ConvSizes& sizes, const Tensor& grad_output, const Te
                      Tensor& grad_weight);
 }  // namespace conv_onednn
 
+/// f32 matrix products over single pixels: for images so small that most taps of a filter meet padding.
+///
+/// In a channels-last batch the same pixel of all images is a matrix `[N, C]` with leading dimension `H * W *
+/// C`, and in a tap-major weight each tap is a dense matrix `[C, O]`. So a convolution is one product for
+/// each pair of an output pixel and a tap inside the image, without a copy; neighbouring taps of a row join
+/// into one product.
+namespace conv_gemm {
+/// True when the types and the layout are those that this path takes: f32, one group, tap-major weights.
+bool fits(const ConvSizes& sizes, const Tensor& activation, const Tensor& weight);
+void forward(const ConvSizes& sizes, const Tensor& input, const Tensor& weight, const Tensor& bias,
+             Tensor& output);
+void backward_data(const ConvSizes& sizes, const Tensor& grad_output, const Tensor& weight,
+                   Tensor& grad_input);
+void backward_weight(const ConvSizes& sizes, const Tensor& grad_output, const Tensor& input,
+                     Tensor& grad_weight);
+}  // namespace conv_gemm
+
 }  // namespace fulcrum::cpu
