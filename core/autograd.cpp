@@ -17,6 +17,8 @@ namespace {
 
 thread_local bool recording = true;
 thread_local bool anomaly = false;
+// Results of ops that a backward function calls are reported as that op's gradient, not by their own names.
+thread_local bool walking = false;
 std::atomic<std::uint64_t> next_sequence{0};
 
 bool all_finite(const Tensor& tensor) {
@@ -66,7 +68,7 @@ void check_in_place(const Tensor& tensor, const char* op) {
 
 Tensor record(const char* op, Tensor output, std::initializer_list<Tensor> inputs, std::vector<Tensor> saved,
               BackwardFunction backward) {
-    if (anomaly && !all_finite(output)) {
+    if (anomaly && !walking && !all_finite(output)) {
         throw AutogradError(std::string(op) + ": the result of shape " + to_string(output.shape()) +
                             " holds NaN or infinity (found by anomaly detection)");
     }
@@ -170,6 +172,7 @@ class Engine {
     explicit Engine(bool retain_graph) : retain_graph_(retain_graph) {}
 
     void run(const std::shared_ptr<Node>& root, Tensor gradient) {
+        const WalkingGuard guard;
         count_dependencies(root);
         pending_[root.get()].gradient = std::move(gradient);
         ready_.push(root);
@@ -199,6 +202,13 @@ class Engine {
     }
 
   private:
+    struct WalkingGuard {
+        bool previous = std::exchange(walking, true);
+        WalkingGuard() = default;
+        ~WalkingGuard() { walking = previous; }
+        WalkingGuard(const WalkingGuard&) = delete;
+        WalkingGuard& operator=(const WalkingGuard&) = delete;
+    };
     struct Pending {
         std::size_t waiting = 0;
         Tensor gradient;
@@ -263,7 +273,8 @@ class Engine {
             const Node::Edge& edge = node->edges_[i];
             Tensor result = std::move(results[i]);
             if (result.defined() && anomaly && !all_finite(result)) {
-                throw AutogradError(std::string(node->op_) + ": the gradient of input " + std::to_string(i) +
+                throw AutogradError(std::string(node->op_) + ": the gradient of its input " +
+                                    std::to_string(i) +
                                     " holds NaN or infinity (found by anomaly detection)");
             }
             if (edge.leaf.defined() && result.defined()) {
