@@ -37,8 +37,10 @@ Tensor empty_result(const Shape& shape, const Tensor& a, const Tensor& b) {
 /// The result, not recorded; arguments are checked.
 Tensor compute(BinaryOp op, const Shape& shape, const Tensor& a, const Tensor& b) {
     Tensor output = empty_result(shape, a, b);
-    kernels<BinaryKernels>(a.device())
-        .apply(op, expand(a.detach(), shape), expand(b.detach(), shape), output);
+    const auto seen = [&shape](const Tensor& x) {
+        return x.shape() == shape ? x : expand(x.detach(), shape);
+    };
+    kernels<BinaryKernels>(a.device()).apply(op, seen(a), seen(b), output);
     return output;
 }
 

@@ -3,6 +3,7 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/strided.h"
+#include "kernels/cpu/transpose.h"
 
 #include <algorithm>
 #include <array>
@@ -65,6 +66,30 @@ ConvertRow row_converter(DType to, DType from) {
     });
 }
 
+/// Writes a buffered tile to memory, transposed; pitches in elements.
+using WriteTile = void (*)(std::byte* destination, std::int64_t destination_pitch, const std::byte* source,
+                           std::int64_t source_pitch, std::int64_t rows, std::int64_t columns);
+
+template <class Word>
+void write_tile(std::byte* destination, std::int64_t destination_pitch, const std::byte* source,
+                std::int64_t source_pitch, std::int64_t rows, std::int64_t columns) {
+    transpose(reinterpret_cast<Word*>(destination), destination_pitch, reinterpret_cast<const Word*>(source),
+              source_pitch, rows, columns);
+}
+
+WriteTile tile_writer(std::size_t size) {
+    switch (size) {
+        case 8:
+            return write_tile<std::uint64_t>;
+        case 4:
+            return write_tile<std::uint32_t>;
+        case 2:
+            return write_tile<std::uint16_t>;
+        default:
+            return write_tile<std::uint8_t>;
+    }
+}
+
 /// Side of the square tiles of a transposing copy, in elements: two cache lines of f32.
 constexpr std::int64_t kTile = 32;
 
@@ -82,7 +107,7 @@ class TransposingCopy {
           to_size_(static_cast<std::int64_t>(size_of(to))),
           from_size_(static_cast<std::int64_t>(size_of(from))),
           read_(row_converter(to, from)),
-          write_(row_mover(size_of(to))) {
+          write_(tile_writer(size_of(to))) {
         outer_.rank = 0;
         outer_.count = 1;
         for (std::size_t d = 0; d + 1 < nest.rank; ++d) {
@@ -120,17 +145,12 @@ class TransposingCopy {
         }
         const std::int64_t rows = std::min(kTile, row_size_ - row);
         const std::int64_t columns = std::min(kTile, column_size_ - column);
-        // One element of padding keeps the columns of the buffer off one cache set.
-        constexpr std::int64_t kPitch = kTile + 1;
-        alignas(64) std::array<std::byte, static_cast<std::size_t>(kTile * kPitch) * 8> buffer;
+        alignas(64) std::array<std::byte, static_cast<std::size_t>(kTile * kTile) * 8> buffer;
         for (std::int64_t c = 0; c < columns; ++c) {
-            read_(buffer.data() + c * kPitch * to_size_, 1, source + (from + c * column_stride_) * from_size_,
+            read_(buffer.data() + c * kTile * to_size_, 1, source + (from + c * column_stride_) * from_size_,
                   1, rows);
         }
-        for (std::int64_t r = 0; r < rows; ++r) {
-            write_(destination + (to + r * row_stride_) * to_size_, 1, buffer.data() + r * to_size_, kPitch,
-                   columns);
-        }
+        write_(destination + to * to_size_, row_stride_, buffer.data(), kTile, rows, columns);
     }
 
     LoopNest<2> outer_;
@@ -138,7 +158,8 @@ class TransposingCopy {
     std::int64_t column_size_, column_stride_;
     std::int64_t row_tiles_ = 0, column_tiles_ = 0;
     std::int64_t to_size_, from_size_;
-    ConvertRow read_, write_;
+    ConvertRow read_;
+    WriteTile write_;
 };
 
 /// The dimension along which a transposing copy reads, or `nest.rank` where plain rows do as well.
