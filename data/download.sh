@@ -51,12 +51,13 @@ intact() {
 fetch() {
     local answer status=0
     if command -v curl > /dev/null; then
-        answer=$(curl --fail --location --retry 3 --connect-timeout 20 --speed-time 60 --speed-limit 1 --progress-bar \
+        answer=$(curl --fail --location --retry 2 --connect-timeout 10 --speed-time 60 --speed-limit 1 --progress-bar \
             --write-out '%{http_code}' --continue-at - --output "$1" "$url") || status=$?
         # 33 and 36: the server cannot resume; 416: there is nothing after what we have.
         if [ $status -eq 33 ] || [ $status -eq 36 ] || [ "$answer" = 416 ]; then return 2; fi
     elif command -v wget > /dev/null; then
-        wget --continue --tries=3 --timeout=60 --no-verbose --output-document="$1" "$url" || status=$?
+        wget --continue --tries=2 --dns-timeout=10 --connect-timeout=10 --read-timeout=60 --no-verbose \
+            --output-document="$1" "$url" || status=$?
     else
         fail "needs curl or wget: apt-get install curl"
     fi
