@@ -36,12 +36,14 @@ void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
         return;
     }
     std::exception_ptr failure;
-#pragma omp parallel num_threads(threads)
+    // The whole team each time: a smaller one would end the threads it has no use for, and the next region
+    // would start them anew.
+#pragma omp parallel num_threads(num_threads())
     {
-        const std::int64_t parts = omp_get_num_threads();
+        const std::int64_t parts = std::min(threads, omp_get_num_threads());
         const std::int64_t part = omp_get_thread_num();
         try {
-            body(part_begin(count, parts, part), part_begin(count, parts, part + 1));
+            if (part < parts) body(part_begin(count, parts, part), part_begin(count, parts, part + 1));
         } catch (...) {
 #pragma omp critical(fulcrum_parallel_for)
             failure = std::current_exception();
