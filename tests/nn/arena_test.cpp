@@ -9,6 +9,7 @@
 #include "tests/catch.h"
 #include "tests/devices.h"
 
+#include <utility>
 #include <vector>
 
 using namespace fulcrum;
@@ -57,6 +58,27 @@ TEST_CASE("gradients arrive in the block", "[nn]") {
         layer.zero_grad();
         sum(layer(x)).backward();
         CHECK(layer.bias().grad().to_vector<float>() == std::vector<float>{4, 4, 4});
+    });
+}
+
+TEST_CASE("the gradients of a layer that runs twice add up in the block", "[nn]") {
+    test::for_each_device([](Device device) {
+        manual_seed(3);
+        nn::Linear layer(3, 3);
+        layer.to(device);
+        const Tensor x = normal({2, 3}, 0.0, 1.0, {.device = device});
+        const auto gradients = [&] {
+            layer.zero_grad();
+            sum(layer(layer(x))).backward();
+            return std::pair(layer.weight().grad().to_vector<float>(),
+                             layer.bias().grad().to_vector<float>());
+        };
+        const auto plain = gradients();
+        const nn::ParameterArena arena(layer.parameters());
+        const auto in_block = gradients();
+        CHECK(in_block.first == plain.first);
+        CHECK(in_block.second == plain.second);
+        CHECK(arena.entries()[0].gradient.to_vector<float>() == plain.first);
     });
 }
 
