@@ -3,6 +3,7 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/stream.h"
 
 #include <algorithm>
 #include <array>
@@ -21,6 +22,8 @@ namespace {
 constexpr std::int64_t kMaxTileChannels = 1024;
 /// Elements that are worth a thread.
 constexpr std::int64_t kGrain = 16384;
+/// Results of this size are not found in a cache by whoever reads them next.
+constexpr std::int64_t kStreamedBytes = std::int64_t{16} << 20;
 
 /// How the matrix is cut for the passes that sum over rows.
 struct Tiling {
@@ -56,11 +59,45 @@ void for_each_tile(const Tiling& tiling, const Body& body) {
     });
 }
 
-/// Calls `body(begin, end)` on ranges of rows.
+/// Calls `body(begin, end)` on ranges of rows, each thread's last one first: those are the ones that the pass
+/// before has left in the cache.
 template <class Body>
 void for_each_row_range(const Tiling& tiling, const Body& body) {
-    parallel_for(tiling.rows, std::max<std::int64_t>(1, kGrain / tiling.channels), body);
+    const std::int64_t block = std::max<std::int64_t>(1, kGrain / tiling.channels);
+    parallel_for(tiling.rows, block, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t last = end; last > begin; last -= block)
+            body(std::max(begin, last - block), last);
+        stream_fence();
+    });
 }
+
+/// A writer of rows of up to `kMaxTileChannels` elements. Large tensors are streamed past the caches: a row
+/// is put together in a buffer and then copied as a whole.
+template <class T>
+class RowWriter {
+  public:
+    /// `data` null when the tensor is not wanted.
+    RowWriter(T* data, const Tiling& tiling)
+        : data_(data),
+          channels_(tiling.channels),
+          streams_(tiling.rows * tiling.channels * static_cast<std::int64_t>(sizeof(T)) >= kStreamedBytes &&
+                   channels_ <= kMaxTileChannels && can_stream(data, row_bytes())) {}
+
+    /// Where row `r` is to be put together.
+    T* begin(std::int64_t r) { return streams_ ? buffer_.data() : data_ + r * channels_; }
+    /// Row `r` is complete.
+    void end(std::int64_t r) {
+        if (streams_) stream_copy(data_ + r * channels_, buffer_.data(), row_bytes());
+    }
+
+  private:
+    std::size_t row_bytes() const { return static_cast<std::size_t>(channels_) * sizeof(T); }
+
+    T* data_;
+    std::int64_t channels_;
+    bool streams_;
+    alignas(kStreamUnit) std::array<T, kMaxTileChannels> buffer_;
+};
 
 /// Two double sums per channel and row tile, laid out `[row_tiles][2][C]`.
 class TileSums {
@@ -223,21 +260,23 @@ void merge_sums(const Tiling& tiling, const TileSums& sums, std::int64_t begin, 
 /// `output = act((x - center) * scale + offset + residual)`.
 template <class T, bool kRelu, bool kResidual>
 void write_rows(const T* x, const T* residual, const Coefficients<Arithmetic<T>>& coefficients,
-                std::int64_t channels, std::int64_t begin, std::int64_t end, T* output) {
+                std::int64_t channels, std::int64_t begin, std::int64_t end, RowWriter<T>& output) {
     using C = Arithmetic<T>;
     const C* center = coefficients[0];
     const C* scale = coefficients[1];
     const C* offset = coefficients[2];
     for (std::int64_t r = begin; r < end; ++r) {
         const std::int64_t start = r * channels;
+        T* to = output.begin(r);
 #pragma omp simd
         for (std::int64_t c = 0; c < channels; ++c) {
             C y = (static_cast<C>(x[start + c]) - center[c]) * scale[c] + offset[c];
             if constexpr (kResidual) y += static_cast<C>(residual[start + c]);
             // Written so that NaN passes through.
             if constexpr (kRelu) y = y < C{0} ? C{0} : y;
-            output[start + c] = static_cast<T>(y);
+            to[c] = static_cast<T>(y);
         }
+        output.end(r);
     }
 }
 
@@ -251,7 +290,8 @@ void write_output(const Tiling& tiling, const BatchNormParams& params, const Ten
         const auto write =
             params.relu ? (added != nullptr ? write_rows<T, true, true> : write_rows<T, true, false>)
                         : (added != nullptr ? write_rows<T, false, true> : write_rows<T, false, false>);
-        write(from, added, coefficients, tiling.channels, begin, end, to);
+        RowWriter<T> writer(to, tiling);
+        write(from, added, coefficients, tiling.channels, begin, end, writer);
     });
 }
 
@@ -387,7 +427,8 @@ void tile_gradient_sums(const T* grad, const T* x, const T* output, const Arithm
 template <class T, bool kRelu, bool kX, bool kResidual>
 void write_gradient_rows(const T* grad, const T* x, const T* output,
                          const Coefficients<Arithmetic<T>>& coefficients, std::int64_t channels,
-                         std::int64_t begin, std::int64_t end, T* grad_x, T* grad_residual) {
+                         std::int64_t begin, std::int64_t end, RowWriter<T>& grad_x,
+                         RowWriter<T>& grad_residual) {
     using C = Arithmetic<T>;
     const C* center = coefficients[0];
     const C* average = coefficients[1];
@@ -395,15 +436,19 @@ void write_gradient_rows(const T* grad, const T* x, const T* output,
     const C* scale = coefficients[3];
     for (std::int64_t r = begin; r < end; ++r) {
         const std::int64_t start = r * channels;
+        T* to = kX ? grad_x.begin(r) : nullptr;
+        T* to_residual = kResidual ? grad_residual.begin(r) : nullptr;
 #pragma omp simd
         for (std::int64_t c = 0; c < channels; ++c) {
             const C g = masked<T, kRelu>(grad, output, start + c);
             if constexpr (kX) {
                 const C distance = static_cast<C>(x[start + c]) - center[c];
-                grad_x[start + c] = static_cast<T>(((g - average[c]) - distance * slope[c]) * scale[c]);
+                to[c] = static_cast<T>(((g - average[c]) - distance * slope[c]) * scale[c]);
             }
-            if constexpr (kResidual) grad_residual[start + c] = static_cast<T>(g);
+            if constexpr (kResidual) to_residual[c] = static_cast<T>(g);
         }
+        if constexpr (kX) grad_x.end(r);
+        if constexpr (kResidual) grad_residual.end(r);
     }
 }
 
@@ -466,7 +511,9 @@ void backward_as(const BatchNormParams& params, const Tensor& grad_output, const
         const auto write = x_out == nullptr          ? write_gradient_rows<T, kRelu, false, true>
                            : residual_out == nullptr ? write_gradient_rows<T, kRelu, true, false>
                                                      : write_gradient_rows<T, kRelu, true, true>;
-        write(grad, from, out, coefficients, tiling.channels, begin, end, x_out, residual_out);
+        RowWriter<T> x_writer(x_out, tiling);
+        RowWriter<T> residual_writer(residual_out, tiling);
+        write(grad, from, out, coefficients, tiling.channels, begin, end, x_writer, residual_writer);
     });
 }
 
