@@ -1,13 +1,16 @@
 #include "core/ops/batch_norm.h"
 
 #include "core/gradcheck.h"
+#include "core/ops/shape.h"
 #include "core/random.h"
 #include "core/threads.h"
 #include "tests/catch.h"
 #include "tests/devices.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <vector>
 
@@ -165,7 +168,7 @@ void check_against_naive(Inputs inputs, const BatchNormParams& params, double to
 
 TEST_CASE("batch_norm and its gradients agree with plain loops", "[ops]") {
     const auto shape = GENERATE(Shape{4, 3, 5, 5}, Shape{2, 17, 7, 3}, Shape{8, 33, 1, 1}, Shape{16, 12},
-                                Shape{3, 300, 2, 2}, Shape{70, 40, 8, 8});
+                                Shape{3, 300, 2, 2}, Shape{20, 40, 6, 6}, Shape{3, 144, 5, 3});
     const bool training = GENERATE(true, false);
     const bool relu = GENERATE(true, false);
     const bool residual = GENERATE(true, false);
@@ -182,9 +185,10 @@ TEST_CASE("batch_norm and its gradients agree with plain loops", "[ops]") {
 TEST_CASE("batch_norm of 16-bit activations computes in f32", "[ops]") {
     const auto dtype = GENERATE(DType::bf16, DType::f16);
     const bool training = GENERATE(true, false);
-    const BatchNormParams params = {.training = training};
+    const bool relu = GENERATE(true, false);
+    const BatchNormParams params = {.training = training, .relu = relu};
     for_each_device([&](Device device) {
-        Inputs inputs = make_inputs({6, 20, 4, 4}, dtype, true, device);
+        Inputs inputs = make_inputs({6, 32, 4, 4}, dtype, true, device);
         const Naive expected = naive(inputs, params);
         inputs.x.set_requires_grad();
         inputs.weight.set_requires_grad();
@@ -293,6 +297,34 @@ TEST_CASE("batch_norm works without parameters and without running statistics", 
         output.backward(inputs.grad);
         CHECK(distance(output, expected.output) < 1e-12);
         CHECK(distance(inputs.x.grad(), expected.grad_x) < 1e-12);
+    });
+}
+
+TEST_CASE("batch_norm of a large tensor is that of its parts", "[ops]") {
+    for_each_device([](Device device) {
+        // 17 MB: large results may be written in another way than small ones.
+        Inputs inputs = make_inputs({2, 64, 184, 184}, DType::f32, true, device);
+        const BatchNormParams params = {.training = false, .relu = true};
+        const auto gradients = [&](const Tensor& x, const Tensor& residual, const Tensor& grad) {
+            Tensor leaf = x.detach();
+            Tensor added = residual.detach();
+            leaf.set_requires_grad();
+            added.set_requires_grad();
+            const Tensor output = batch_norm(leaf, inputs.weight, inputs.bias, inputs.running_mean,
+                                             inputs.running_var, params, added);
+            output.backward(grad);
+            return std::array<std::vector<float>, 3>{
+                output.to_vector<float>(), leaf.grad().to_vector<float>(), added.grad().to_vector<float>()};
+        };
+        const auto whole = gradients(inputs.x, inputs.residual, inputs.grad);
+        for (std::int64_t part = 0; part < 2; ++part) {
+            const auto half = gradients(narrow(inputs.x, 0, part, 1), narrow(inputs.residual, 0, part, 1),
+                                        narrow(inputs.grad, 0, part, 1));
+            for (std::size_t i = 0; i < half.size(); ++i) {
+                const auto begin = whole[i].begin() + part * static_cast<std::ptrdiff_t>(half[i].size());
+                CHECK(std::equal(half[i].begin(), half[i].end(), begin));
+            }
+        }
     });
 }
 
