@@ -11,7 +11,7 @@ endfunction()
 
 if(FULCRUM_SANITIZE)
     list(JOIN FULCRUM_SANITIZE "," sanitizers)
-    add_compile_options(-fsanitize=${sanitizers} -fno-omit-frame-pointer -g)
+    add_compile_options(-fsanitize=${sanitizers} -fno-omit-frame-pointer -g1)
     add_link_options(-fsanitize=${sanitizers})
     if("undefined" IN_LIST FULCRUM_SANITIZE)
         add_compile_options(-fno-sanitize-recover=undefined)
