@@ -159,7 +159,9 @@ void print_settings(const Options& o, const Images& images, Device device, std::
     update += fmt::format(", weight decay {}, schedule {}", o.weight_decay, o.schedule);
     if (o.warmup > 0.0) update += fmt::format(" after {} epochs of warm-up", o.warmup);
     if (o.label_smoothing > 0.0) update += fmt::format(", label smoothing {}", o.label_smoothing);
-    std::string where = fmt::format("{}, {} threads", fulcrum::to_string(device), fulcrum::num_threads());
+    const int threads = fulcrum::num_threads();
+    std::string where =
+        fmt::format("{}, {} thread{}", fulcrum::to_string(device), threads, threads == 1 ? "" : "s");
     if (o.device == "auto" && device == fulcrum::kCpu) {
         where += fmt::format(" (no CUDA: {})", fulcrum::unavailable_reason(DeviceType::cuda));
     }
@@ -256,7 +258,7 @@ void compare_with_checkpoint(const nn::Checkpoint& checkpoint, const Options& op
     }
     const std::string threads = std::to_string(fulcrum::num_threads());
     if (kept(kThreadsKey) != threads) {
-        fmt::print("note: {} threads here, {} before: results may differ in their last bits\n", threads,
+        fmt::print("note: CPU threads here: {}, before: {}; results may differ in their last bits\n", threads,
                    kept(kThreadsKey));
     }
 }
@@ -307,8 +309,8 @@ int train(const std::string& program, const Options& options, const Images& imag
     fit.on_step = [&](const nn::StepReport& report) { progress.step(report); };
     fit.on_epoch = [&](const nn::EpochReport& report) {
         progress.clear();
-        print_epoch(report, options.epochs, images.synthetic);
         log.epoch(report, images.synthetic);
+        print_epoch(report, options.epochs, images.synthetic);
         last_test = report.test;
     };
     const nn::FitEnd end = trainer.fit(train_loader, &test_loader, fit);
