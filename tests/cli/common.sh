@@ -62,9 +62,14 @@ refused() {
     [[ $before == "$after" ]] || fail "files changed by the refused train-cifar10 $*"
 }
 
-# losses LOG: what each complete epoch of a log reached, to the last bit.
+# losses LOG: what each complete epoch of a log reached, to the last bit: epoch, rate, training loss and accuracy, test loss
+# and accuracy.
 losses() {
-    sed -n 's/.*"type":"epoch","epoch":\([0-9]*\),"complete":true.*"train_loss":\([^,]*\),"train_accuracy":\([^,]*\),.*"test_loss":\([^,]*\),"test_accuracy":\([^,]*\),.*/\1 \2 \3 \4 \5/p' "$1"
+    local field number='\([^,]*\)' pattern='.*"type":"epoch","epoch":\([0-9]*\),"complete":true'
+    for field in learning_rate train_loss train_accuracy test_loss test_accuracy; do
+        pattern+=".*\"$field\":$number"
+    done
+    sed -n "s/$pattern,.*/\\1 \\2 \\3 \\4 \\5 \\6/p" "$1"
 }
 
 same_bits() {

@@ -4,7 +4,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 data=(--data synthetic --train-limit 96 --test-limit 672 --threads 1)
 run "${data[@]}" --batch-size 32 --epochs 2 --checkpoint run.ckpt --export w.safetensors --log run.jsonl
-reported=$(losses run.jsonl | tail -n 1 | cut -d ' ' -f 4,5)
+reported=$(losses run.jsonl | tail -n 1 | cut -d ' ' -f 5,6)
 
 # tested ARGUMENTS: prints "loss correct".
 tested() {

@@ -22,7 +22,8 @@ while ((count < kills || finished == 0)); do
     "$train" "${command[@]}" --export killed.safetensors --log run.jsonl >out 2>err &
     pid=$!
     if ((count < kills)); then
-        sleep "$(printf '0.%03d' $(((RANDOM % (startup + 400)) % 1000)))"
+        delay=$((RANDOM % (startup + 400)))
+        sleep "$(printf '%d.%03d' $((delay / 1000)) $((delay % 1000)))"
         if kill -9 $pid 2>/dev/null; then count=$((count + 1)); fi
     fi
     code=0

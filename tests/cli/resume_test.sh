@@ -26,9 +26,20 @@ for steps in 1 5 6 7 12 17 18; do
     [[ $(losses straight.jsonl) == "$(losses run.jsonl)" ]] || fail "log of the run stopped after step $steps"
     same_bits straight.ckpt run.ckpt "checkpoint of the run stopped after step $steps"
 done
+cp run.ckpt finished.ckpt
+
+# A drop of the rate comes at its epoch, wherever the run was continued.
+steps_options=("${tiny[@]:0:${#tiny[@]}-2}" --lr 0.1 --schedule multistep --milestones 4 --epochs 6)
+for steps in 6 18 24 30; do
+    rm -f run.ckpt run.jsonl
+    run "${steps_options[@]}" --steps $steps --checkpoint run.ckpt --log run.jsonl
+    run --resume run.ckpt --log run.jsonl
+    rates=$(losses run.jsonl | awk '{ printf "%.4g ", $2 }')
+    [[ $rates == "0.1 0.1 0.1 0.1 0.01 0.01 " ]] || fail "rates $rates of the run stopped after step $steps"
+done
 
 # A finished run has nothing left; its weights can still be exported.
-run --resume run.ckpt --export once-more.safetensors
+run --resume finished.ckpt --export once-more.safetensors
 same_bits straight.safetensors once-more.safetensors "a finished run resumed"
 
 # Worker threads change nothing.
