@@ -1,5 +1,4 @@
 // Defines a small residual network, trains it for three epochs on drawn images and keeps its weights.
-
 #include <fulcrum/fulcrum.h>
 
 #include <cstdio>
@@ -9,15 +8,12 @@ namespace nn = fulcrum::nn;
 namespace optim = fulcrum::optim;
 using fulcrum::Tensor;
 
-// A module registers what it owns and says how its output follows from its input; gradients come by
-// themselves.
+// A module registers what it owns and computes its output in forward; gradients come by themselves.
 class ResidualBlock : public nn::Module {
   public:
-    explicit ResidualBlock(std::int64_t channels)
-        : conv_(register_module(
-              "conv",
-              std::make_shared<nn::Conv2d>(nn::Conv2dOptions(channels, channels, 3).padding(1).bias(false)))),
-          norm_(register_module("norm", std::make_shared<nn::BatchNorm2d>(channels))) {}
+    explicit ResidualBlock(std::int64_t c)
+        : conv_(register_module("conv", std::make_shared<nn::Conv2d>(nn::Conv2dOptions(c, c, 3).padding(1)))),
+          norm_(register_module("norm", std::make_shared<nn::BatchNorm2d>(c))) {}
 
     Tensor forward(const Tensor& x) override { return fulcrum::relu(x + (*norm_)((*conv_)(x))); }
 
@@ -29,10 +25,9 @@ class ResidualBlock : public nn::Module {
 int main() try {
     fulcrum::manual_seed(1);
     nn::Sequential network{
-        std::make_shared<nn::Conv2d>(
-            nn::Conv2dOptions(3, 16, 3).stride(2).padding(1)),  // 3x32x32 -> 16x16x16
+        std::make_shared<nn::Conv2d>(nn::Conv2dOptions(3, 16, 3).stride(2).padding(1)),  // to 16x16x16
         std::make_shared<ResidualBlock>(16),
-        std::make_shared<nn::MaxPool2d>(2),  // -> 16x8x8
+        std::make_shared<nn::MaxPool2d>(2),  // to 16x8x8
         std::make_shared<ResidualBlock>(16),
         std::make_shared<nn::Flatten>(),
         std::make_shared<nn::Linear>(16 * 8 * 8, 10),
@@ -48,12 +43,11 @@ int main() try {
     options.augment.flip = true;
     fulcrum::data::DataLoader train(images.train, options);
 
-    const int epochs = 3;
     optim::SGD optimizer(network.parameters(), {.lr = 0.02, .momentum = 0.9, .weight_decay = 5e-4});
-    const optim::CosineAnnealingLR schedule(0.02, epochs * train.size());
+    const optim::CosineAnnealingLR schedule(0.02, 3 * train.size());
     nn::Trainer trainer(network, optimizer, schedule);
     nn::FitOptions fit;
-    fit.epochs = epochs;
+    fit.epochs = 3;
     fit.on_epoch = [](const nn::EpochReport& report) {
         std::printf("epoch %d: loss %.3f, test accuracy %.1f%%\n", static_cast<int>(report.stats.epoch + 1),
                     report.stats.train.loss(), 100.0 * report.test->accuracy());
