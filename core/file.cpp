@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBufferBytes = 256 * 1024;
+constexpr std::size_t kBufferBytes = std::size_t{256} * 1024;
 constexpr std::size_t kLargestTransfer = std::size_t{1} << 30;
 constexpr std::size_t kSuffixDigits = 16;
 constexpr std::string_view kSuffixEnd = ".tmp";
