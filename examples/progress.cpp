@@ -35,8 +35,8 @@ std::string clock_text(double seconds) {
     return fmt::format("{}:{:02}", minutes, whole % 60);
 }
 
-Progress::Progress(std::int64_t epochs, std::int64_t first_step)
-    : epochs_(epochs), first_step_(first_step), terminal_(isatty(STDOUT_FILENO) == 1) {}
+Progress::Progress(std::int64_t epochs, std::int64_t steps, std::int64_t first_step)
+    : epochs_(epochs), steps_(steps), first_step_(first_step), terminal_(isatty(STDOUT_FILENO) == 1) {}
 
 void Progress::step(const fulcrum::nn::StepReport& report) {
     const Clock::time_point now = Clock::now();
@@ -48,7 +48,7 @@ void Progress::step(const fulcrum::nn::StepReport& report) {
     // Evaluations are part of this pace, so the time left is that until the end of the run.
     const double pace = std::chrono::duration<double>(now - started_).count() /
                         static_cast<double>(std::max<std::int64_t>(1, report.step - first_step_));
-    const double left = pace * static_cast<double>(epochs_ * report.steps_in_epoch - report.step);
+    const double left = pace * static_cast<double>(steps_ - report.step);
     const auto& stats = report.stats;
     const std::string numbers = fmt::format(
         "{}/{}  loss {:.4f}  accuracy {:.1f}%  {:.0f} images/s  {} left", stats.steps, report.steps_in_epoch,

@@ -17,8 +17,8 @@ std::string clock_text(double seconds);
 /// Shows a run's progress on standard output.
 class Progress {
   public:
-    /// \param epochs of the whole run. \param first_step steps that were done before this start.
-    Progress(std::int64_t epochs, std::int64_t first_step);
+    /// \param epochs, steps of the whole run. \param first_step steps that were done before this start.
+    Progress(std::int64_t epochs, std::int64_t steps, std::int64_t first_step);
 
     /// Shows a step, unless the last display is too fresh.
     void step(const fulcrum::nn::StepReport& report);
@@ -29,6 +29,7 @@ class Progress {
     using Clock = std::chrono::steady_clock;
 
     std::int64_t epochs_;
+    std::int64_t steps_;
     std::int64_t first_step_;
     bool terminal_;
     bool shown_ = false;

@@ -225,6 +225,22 @@ std::string resume_command(const std::string& program, const Options& options) {
     return command;
 }
 
+/// Refuses a run whose last batch of an epoch would have a single image where batch norm needs more: known
+/// from the start, so not worth an epoch's wait.
+void check_last_batch(const Options& options, std::int64_t images, const nn::Summary& summary) {
+    if (options.batch_size > 1 && images % options.batch_size != 1) return;
+    for (const nn::SummaryRow& row : summary.rows) {
+        const bool single =
+            row.output.size() == 2 || (row.output.size() == 4 && row.output[2] * row.output[3] == 1);
+        if (row.type.rfind("BatchNorm", 0) == 0 && single) {
+            throw UsageError(fmt::format(
+                "--batch-size: {} leaves a last batch of one image ({} in all), of which batch norm "
+                "'{}' would see one value per channel; choose another batch size or --train-limit",
+                options.batch_size, images, row.path));
+        }
+    }
+}
+
 // ---- The two jobs
 // --------------------------------------------------------------------------------------------------
 
@@ -304,7 +320,9 @@ int train(const std::string& program, const Options& options, const Images& imag
     }
     std::fflush(stdout);
 
-    Progress progress(options.epochs, trainer.step_count());
+    const std::int64_t all_steps = options.epochs * train_loader.size();
+    Progress progress(options.epochs, options.steps > 0 ? std::min(options.steps, all_steps) : all_steps,
+                      trainer.step_count());
     std::optional<nn::Tally> last_test;
     fit.on_step = [&](const nn::StepReport& report) { progress.step(report); };
     fit.on_epoch = [&](const nn::EpochReport& report) {
@@ -357,6 +375,7 @@ int run(int argc, char** argv) {
     const nn::Summary summary = nn::summarize(*model);
     fmt::print("\n{}\n", nn::to_string(summary));
     if (options->eval_only) return evaluate_only(*options, images, *model, checkpoint);
+    check_last_batch(*options, count, summary);
     return train(argv[0], *options, images, *model, summary, checkpoint);
 }
 

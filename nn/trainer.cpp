@@ -129,11 +129,12 @@ void Trainer::step(const data::Batch& batch) {
     if (static_cast<std::int64_t>(pending_.size()) >= options_.loss_interval) read_losses();
     const double forward = watch.lap();
 
+    // Cleared here rather than after the update: what a failed step left behind must not be added to.
+    optimizer_.zero_grad();
     loss.backward();
     const double backward = watch.lap();
 
     optimizer_.step();
-    optimizer_.zero_grad();
     const double update = watch.lap();
 
     ++step_;

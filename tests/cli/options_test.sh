@@ -68,6 +68,8 @@ refused 2 "--save-every needs --checkpoint" "${ok[@]}" --save-every 5
 refused 2 "--eval-only needs weights" "${ok[@]}" --eval-only
 refused 2 "--export does not go with --eval-only" "${ok[@]}" --eval-only --weights w.safetensors --export e.safetensors
 refused 2 "--weights and --resume" "${ok[@]}" --weights w.safetensors --resume "$0"
+refused 2 "--batch-size: 16 leaves a last batch of one image .*'layer4.0.bn1'" --data synthetic --train-limit 17 \
+    --test-limit 16 --batch-size 16 --model resnet18
 refused 1 "no CUDA device can be used: .*--device cpu works" "${ok[@]}" --device cuda
 
 # Images.
