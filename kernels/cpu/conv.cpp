@@ -34,30 +34,39 @@ ConvSizes conv_sizes(const Conv2dParams& params, const Tensor& input, const Tens
 
 namespace {
 
-/// True for the activation types that no path takes as they are: they go through f32.
-bool through_f32(DType dtype) {
-    return dtype == DType::f16 || (dtype == DType::bf16 && !onednn::has_fast_bf16());
-}
+/// The ways to compute a convolution.
+enum class Path : std::uint8_t {
+    direct,   ///< plain loops
+    onednn,   ///< oneDNN's convolution
+    gemm,     ///< f32 matrix products over single pixels
+    widened,  ///< in f32, by the path that suits it, between conversions
+};
 
-// Which f32 convolutions go through matrix products. Measured on a Zen 4 core with batches of 1 to 128
-// (GFLOP/s of the products inside the image, where sgemm reaches 90 to 110): a 3x3 filter over 2x2 pixels
-// makes 46, 61 and 36 in oneDNN's three passes, over one pixel 18, 17 and 5; from 4x4 pixels on the two draw
-// level going forwards, but oneDNN's weight gradient stays at 50 to 75 up to there, and it loses to one tall
-// product on every 1x1 filter. Its input gradient is as good as ours beyond 2x2 pixels.
+enum class Pass : std::uint8_t { forward, backward_data, backward_weight };
+
+// Measured on a Zen 4 core with batches of 1 to 128, in GFLOP/s of the products inside the image, where sgemm
+// reaches 90 to 110. In f32 a 3x3 filter over 2x2 pixels makes 46, 61 and 36 in oneDNN's three passes, over
+// one pixel 18, 17 and 5; from 4x4 pixels on the two draw level going forwards, but oneDNN's weight gradient
+// stays at 50 to 75 up to there, and it loses to one tall product on every 1x1 filter. Its input gradient is
+// as good as ours beyond 2x2 pixels. In bf16 oneDNN reaches 200 on large images, but 66, 105 and 48 on 2x2
+// pixels and 12, 16 and 7 on one, so that f32 products are faster there, with two small conversions.
 constexpr std::int64_t kSmallOutput = 16;
-constexpr std::int64_t kSmallOutputForData = 4;
+constexpr std::int64_t kTinyOutput = 4;
 
-bool is_pointwise(const ConvSizes& s) {
-    return s.kh == 1 && s.kw == 1 && s.sh == 1 && s.sw == 1 && s.ph == 0 && s.pw == 0;
-}
-
-bool prefers_gemm(const ConvSizes& sizes, const Tensor& activation, const Tensor& weight) {
-    return conv_gemm::fits(sizes, activation, weight) &&
-           (is_pointwise(sizes) || sizes.oh * sizes.ow <= kSmallOutput);
-}
-
-bool data_prefers_gemm(const ConvSizes& sizes, const Tensor& activation, const Tensor& weight) {
-    return conv_gemm::fits(sizes, activation, weight) && sizes.oh * sizes.ow <= kSmallOutputForData;
+Path choose(Pass pass, const ConvSizes& s, DType activation, const Tensor& weight) {
+    if (activation == DType::f64) return Path::direct;
+    const std::int64_t pixels = s.oh * s.ow;
+    const bool product = conv_gemm::fits(s, weight);
+    const bool one_tap = s.kh == 1 && s.kw == 1;
+    if (activation == DType::f32) {
+        const bool tall = one_tap && s.sh == 1 && s.sw == 1 && s.ph == 0 && s.pw == 0;
+        const bool better =
+            pass == Pass::backward_data ? pixels <= kTinyOutput : tall || pixels <= kSmallOutput;
+        return product && better ? Path::gemm : Path::onednn;
+    }
+    if (activation == DType::f16 || !onednn::has_fast_bf16()) return Path::widened;
+    const bool better = pixels == 1 || (pass != Pass::backward_data && pixels <= kTinyOutput && !one_tap);
+    return product && better ? Path::widened : Path::onednn;
 }
 
 /// `tensor` in f32 with the same layout; itself when it is f32 already or undefined.
@@ -83,33 +92,35 @@ void with_f32_result(Tensor& result, const Compute& compute) {
 void forward(const Conv2dParams& params, const Tensor& input, const Tensor& weight, const Tensor& bias,
              Tensor& output) {
     const ConvSizes sizes = conv_sizes(params, input, weight, output);
-    if (input.dtype() == DType::f64) {
-        conv_direct::forward(sizes, input, weight, bias, output);
-    } else if (through_f32(input.dtype())) {
-        with_f32_result(output, [&](Tensor& wide) {
-            forward(params, as_f32(input), as_f32(weight), as_f32(bias), wide);
-        });
-    } else if (prefers_gemm(sizes, input, weight)) {
-        conv_gemm::forward(sizes, input, weight, bias, output);
-    } else {
-        conv_onednn::forward(sizes, input, weight, bias, output);
+    switch (choose(Pass::forward, sizes, input.dtype(), weight)) {
+        case Path::direct:
+            return conv_direct::forward(sizes, input, weight, bias, output);
+        case Path::onednn:
+            return conv_onednn::forward(sizes, input, weight, bias, output);
+        case Path::gemm:
+            return conv_gemm::forward(sizes, input, weight, bias, output);
+        case Path::widened:
+            break;
     }
+    with_f32_result(
+        output, [&](Tensor& wide) { forward(params, as_f32(input), as_f32(weight), as_f32(bias), wide); });
 }
 
 void backward_data(const Conv2dParams& params, const Tensor& grad_output, const Tensor& weight,
                    Tensor& grad_input) {
     const ConvSizes sizes = conv_sizes(params, grad_input, weight, grad_output);
-    if (grad_output.dtype() == DType::f64) {
-        conv_direct::backward_data(sizes, grad_output, weight, grad_input);
-    } else if (through_f32(grad_output.dtype())) {
-        with_f32_result(grad_input, [&](Tensor& wide) {
-            backward_data(params, as_f32(grad_output), as_f32(weight), wide);
-        });
-    } else if (data_prefers_gemm(sizes, grad_output, weight)) {
-        conv_gemm::backward_data(sizes, grad_output, weight, grad_input);
-    } else {
-        conv_onednn::backward_data(sizes, grad_output, weight, grad_input);
+    switch (choose(Pass::backward_data, sizes, grad_output.dtype(), weight)) {
+        case Path::direct:
+            return conv_direct::backward_data(sizes, grad_output, weight, grad_input);
+        case Path::onednn:
+            return conv_onednn::backward_data(sizes, grad_output, weight, grad_input);
+        case Path::gemm:
+            return conv_gemm::backward_data(sizes, grad_output, weight, grad_input);
+        case Path::widened:
+            break;
     }
+    with_f32_result(grad_input,
+                    [&](Tensor& wide) { backward_data(params, as_f32(grad_output), as_f32(weight), wide); });
 }
 
 /// Sums over images and pixels into `grad_bias`.
@@ -129,18 +140,20 @@ void backward_weight(const Conv2dParams& params, const Tensor& grad_output, cons
                      Tensor& grad_weight, Tensor& grad_bias) {
     if (grad_bias.defined()) backward_bias(grad_output, grad_bias);
     const ConvSizes sizes = conv_sizes(params, input, grad_weight, grad_output);
-    if (input.dtype() == DType::f64) {
-        conv_direct::backward_weight(sizes, grad_output, input, grad_weight);
-    } else if (through_f32(input.dtype())) {
-        with_f32_result(grad_weight, [&](Tensor& wide) {
-            Tensor no_bias;
-            backward_weight(params, as_f32(grad_output), as_f32(input), wide, no_bias);
-        });
-    } else if (prefers_gemm(sizes, input, grad_weight)) {
-        conv_gemm::backward_weight(sizes, grad_output, input, grad_weight);
-    } else {
-        conv_onednn::backward_weight(sizes, grad_output, input, grad_weight);
+    switch (choose(Pass::backward_weight, sizes, input.dtype(), grad_weight)) {
+        case Path::direct:
+            return conv_direct::backward_weight(sizes, grad_output, input, grad_weight);
+        case Path::onednn:
+            return conv_onednn::backward_weight(sizes, grad_output, input, grad_weight);
+        case Path::gemm:
+            return conv_gemm::backward_weight(sizes, grad_output, input, grad_weight);
+        case Path::widened:
+            break;
     }
+    with_f32_result(grad_weight, [&](Tensor& wide) {
+        Tensor no_bias;
+        backward_weight(params, as_f32(grad_output), as_f32(input), wide, no_bias);
+    });
 }
 
 }  // namespace

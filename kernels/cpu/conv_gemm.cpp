@@ -106,8 +106,8 @@ bool matches(std::int64_t size, std::int64_t stride, std::int64_t expected) {
 
 }  // namespace
 
-bool fits(const ConvSizes& s, const Tensor& activation, const Tensor& weight) {
-    if (activation.dtype() != DType::f32 || weight.dtype() != DType::f32 || s.groups != 1) return false;
+bool fits(const ConvSizes& s, const Tensor& weight) {
+    if (weight.dtype() != DType::f32 || s.groups != 1) return false;
     const Strides& strides = weight.strides();
     const bool tap_major = matches(s.o, strides[0], 1) && matches(s.c, strides[1], s.o) &&
                            matches(s.kw, strides[3], s.c * s.o) &&

@@ -50,8 +50,8 @@ void backward_weight(const ConvSizes& sizes, const Tensor& grad_output, const Te
 /// each pair of an output pixel and a tap inside the image, without a copy; neighbouring taps of a row join
 /// into one product.
 namespace conv_gemm {
-/// True when the types and the layout are those that this path takes: f32, one group, tap-major weights.
-bool fits(const ConvSizes& sizes, const Tensor& activation, const Tensor& weight);
+/// True when the weight is one that this path takes: f32, one group, tap-major.
+bool fits(const ConvSizes& sizes, const Tensor& weight);
 void forward(const ConvSizes& sizes, const Tensor& input, const Tensor& weight, const Tensor& bias,
              Tensor& output);
 void backward_data(const ConvSizes& sizes, const Tensor& grad_output, const Tensor& weight,

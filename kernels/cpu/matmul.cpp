@@ -67,10 +67,11 @@ void gemm_f64(const GemmParams& p, const double* a, const double* b, const doubl
     const bool copy_b = p.transpose_b;
     const Scratch scratch(copy_b ? static_cast<std::size_t>(p.k * p.n) * sizeof(double) : 0);
     for (std::int64_t index = 0; index < p.batch; ++index) {
-        const double* left = a + index * p.stride_a;
-        const double* right = b + index * p.stride_b;
         double* out = c + index * p.stride_c;
         start_rows(p, bias, out);
+        if (p.k == 0) continue;
+        const double* left = a + index * p.stride_a;
+        const double* right = b + index * p.stride_b;
         if (copy_b) {
             double* packed = scratch.as<double>();
             parallel_for(p.k, 16, [&](std::int64_t begin, std::int64_t end) {

@@ -310,6 +310,33 @@ TEST_CASE("conv2d is defined for batches and channels of size zero", "[conv2d]")
     });
 }
 
+TEST_CASE("conv2d writes every element of a gradient, also of taps that only met padding", "[conv2d]") {
+    test::for_each_device([](Device device) {
+        const auto check = [&](std::int64_t size, std::int64_t kernel, const Conv2dParams& params) {
+            INFO(size << " pixels, filter " << kernel);
+            Generator generator(12);
+            const Tensor x = ones({4, 16, size, size}, {.device = device, .requires_grad = true});
+            const TensorOptions tap_major{.device = device, .format = MemoryFormat::tap_major};
+            Tensor w = uniform({16, 16, kernel, kernel}, -1, 1, tap_major, generator);
+            w.set_requires_grad();
+            const Tensor slot = full(w.shape(), std::nan(""), tap_major);
+            w.set_grad_slot(slot);
+            const Tensor out = conv2d(x, w, {}, params);
+            out.backward(ones(out.shape(), {.device = device}));
+            CHECK(w.grad().storage() == slot.storage());
+            for (const double value : w.grad().to_vector<double>())
+                REQUIRE(std::isfinite(value));
+            for (const double value : x.grad().to_vector<double>())
+                REQUIRE(std::isfinite(value));
+        };
+        check(1, 3, geometry({1, 1}, {1, 1}));
+        check(2, 5, geometry({2, 2}, {2, 2}));
+        check(4, 1, geometry({2, 2}, {0, 0}));
+        check(7, 1, geometry({4, 4}, {0, 0}));
+        check(3, 2, geometry({3, 3}, {0, 0}));
+    });
+}
+
 TEST_CASE("conv2d gives the same bits twice", "[conv2d]") {
     Generator generator(4);
     for (const std::int64_t size : {1, 2, 8}) {
