@@ -35,9 +35,9 @@ void tile_statistics(const T* x, std::int64_t stride, std::int64_t rows, std::in
     std::fill_n(squares.begin(), channels, C{0});
     for (std::int64_t i = 0; i < sampled; ++i) {
         const T* row = x + part_begin(rows, sampled, i) * stride;
-#pragma omp simd
-        for (std::int64_t c = 0; c < channels; ++c)
-            shift[c] += static_cast<C>(row[c]);
+        for_each_lane<T>(channels, [&](std::int64_t first, std::int64_t lane) {
+            shift[first + lane] += static_cast<C>(row[first + lane]);
+        });
     }
     const C share = C{1} / static_cast<C>(sampled);
 #pragma omp simd
@@ -50,24 +50,24 @@ void tile_statistics(const T* x, std::int64_t stride, std::int64_t rows, std::in
         const T* row1 = row0 + stride;
         const T* row2 = row1 + stride;
         const T* row3 = row2 + stride;
-#pragma omp simd
-        for (std::int64_t c = 0; c < channels; ++c) {
+        for_each_lane<T>(channels, [&](std::int64_t first, std::int64_t lane) {
+            const std::int64_t c = first + lane;
             const C d0 = static_cast<C>(row0[c]) - shift[c];
             const C d1 = static_cast<C>(row1[c]) - shift[c];
             const C d2 = static_cast<C>(row2[c]) - shift[c];
             const C d3 = static_cast<C>(row3[c]) - shift[c];
             sum[c] += (d0 + d1) + (d2 + d3);
             squares[c] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3);
-        }
+        });
     }
     for (; r < rows; ++r) {
         const T* row = x + r * stride;
-#pragma omp simd
-        for (std::int64_t c = 0; c < channels; ++c) {
+        for_each_lane<T>(channels, [&](std::int64_t first, std::int64_t lane) {
+            const std::int64_t c = first + lane;
             const C d = static_cast<C>(row[c]) - shift[c];
             sum[c] += d;
             squares[c] += d * d;
-        }
+        });
     }
     const double per_row = 1.0 / static_cast<double>(rows);
 #pragma omp simd
@@ -91,7 +91,7 @@ void write_rows(const T* x, const T* residual, const Coefficients<Arithmetic<T>>
     for (std::int64_t r = begin; r < end; ++r) {
         const std::int64_t start = r * channels;
         T* to = output.begin(r);
-        for_each_lane(channels, [&](std::int64_t first, std::int64_t lane) {
+        for_each_lane<T>(channels, [&](std::int64_t first, std::int64_t lane) {
             const std::int64_t c = first + lane;
             C y = (static_cast<C>(x[start + c]) - center[c]) * scale[c] + offset[c];
             if constexpr (kResidual) y += static_cast<C>(residual[start + c]);
@@ -217,7 +217,7 @@ struct Upstream {
     const T* output;
     const MaskUnit* mask;
 
-    /// Of element `start + lane`; with bits, `start` is the beginning of a unit.
+    /// Of element `start + lane`; with bits, both lie in one unit.
     Arithmetic<T> at(std::int64_t start, std::int64_t lane) const {
         using C = Arithmetic<T>;
         const C value = static_cast<C>(grad[start + lane]);
@@ -227,7 +227,7 @@ struct Upstream {
             // Written so that the gradient of a NaN output passes, as in `relu`.
             return static_cast<C>(output[start + lane]) <= C{0} ? C{0} : value;
         } else {
-            return keep_marked(mask[start / kMaskUnit], lane, value);
+            return keep_marked(mask[start / kMaskUnit], start % kMaskUnit + lane, value);
         }
     }
 };
@@ -249,7 +249,7 @@ void tile_gradient_sums(const Upstream<T, kMasking>& upstream, const T* x, const
         const std::int64_t row1 = row0 + stride;
         const std::int64_t row2 = row1 + stride;
         const std::int64_t row3 = row2 + stride;
-        for_each_lane(channels, [&](std::int64_t first, std::int64_t lane) {
+        for_each_lane<T>(channels, [&](std::int64_t first, std::int64_t lane) {
             const std::int64_t c = first + lane;
             const C g0 = upstream.at(row0 + first, lane);
             const C g1 = upstream.at(row1 + first, lane);
@@ -264,7 +264,7 @@ void tile_gradient_sums(const Upstream<T, kMasking>& upstream, const T* x, const
     }
     for (; r < rows; ++r) {
         const std::int64_t row = start + r * stride;
-        for_each_lane(channels, [&](std::int64_t first, std::int64_t lane) {
+        for_each_lane<T>(channels, [&](std::int64_t first, std::int64_t lane) {
             const std::int64_t c = first + lane;
             const C g = upstream.at(row + first, lane);
             sum[c] += g;
@@ -294,7 +294,7 @@ void write_gradient_rows(const Upstream<T, kMasking>& upstream, const T* x,
         const std::int64_t start = r * channels;
         T* to = kX ? grad_x.begin(r) : nullptr;
         T* to_residual = kResidual ? grad_residual.begin(r) : nullptr;
-        for_each_lane(channels, [&](std::int64_t first, std::int64_t lane) {
+        for_each_lane<T>(channels, [&](std::int64_t first, std::int64_t lane) {
             const std::int64_t c = first + lane;
             const C g = upstream.at(start + first, lane);
             if constexpr (kX) {

@@ -72,9 +72,10 @@ void for_each_row_range(const Tiling& tiling, const Body& body) {
 
 /// Calls `body(first, lane)` for every channel `first + lane`, in vectors of constant length as far as they
 /// go.
-template <class Body>
+/// \tparam T the elements' type: 16-bit ones need longer vectors to fill registers.
+template <class T, class Body>
 inline void for_each_lane(std::int64_t channels, const Body& body) {
-    constexpr std::int64_t kLanes = 16;
+    constexpr std::int64_t kLanes = sizeof(T) == 2 ? 32 : 16;
     std::int64_t first = 0;
     for (; first + kLanes <= channels; first += kLanes) {
 #pragma omp simd

@@ -9,37 +9,39 @@
 #include <bit>
 #include <cstdint>
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if defined(__AVX512F__) && defined(__AVX512BW__)
 #include <immintrin.h>
 #endif
 
 namespace fulcrum::cpu {
 
-/// Sixteen neighbouring elements' bits, the first in the lowest place.
-using MaskUnit = std::uint16_t;
+/// Thirty-two neighbouring elements' bits, the first in the lowest place.
+using MaskUnit = std::uint32_t;
 /// Elements of a unit; rows whose masks are kept have a multiple of it.
-inline constexpr std::int64_t kMaskUnit = 16;
+inline constexpr std::int64_t kMaskUnit = 32;
 
 /// The unit whose bit `i` tells whether `values[i]` differs from zero (NaN does).
 template <class T>
 MaskUnit nonzero_unit(const T* values) {
-    unsigned unit = 0;
+    MaskUnit unit = 0;
     for (std::int64_t i = 0; i < kMaskUnit; ++i) {
         const bool nonzero = static_cast<Arithmetic<T>>(values[i]) != Arithmetic<T>{0};
-        unit |= static_cast<unsigned>(nonzero) << i;
+        unit |= static_cast<MaskUnit>(nonzero) << i;
     }
-    return static_cast<MaskUnit>(unit);
+    return unit;
 }
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if defined(__AVX512F__) && defined(__AVX512BW__)
 
 inline MaskUnit nonzero_unit(const float* values) {
-    return _mm512_test_epi32_mask(_mm512_loadu_si512(values), _mm512_set1_epi32(0x7fffffff));
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    const MaskUnit low = _mm512_test_epi32_mask(_mm512_loadu_si512(values), magnitude);
+    const MaskUnit high = _mm512_test_epi32_mask(_mm512_loadu_si512(values + 16), magnitude);
+    return low | high << 16;
 }
 
 inline MaskUnit nonzero_unit(const BFloat16* values) {
-    return _mm256_test_epi16_mask(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(values)),
-                                  _mm256_set1_epi16(0x7fff));
+    return _mm512_test_epi16_mask(_mm512_loadu_si512(values), _mm512_set1_epi16(0x7fff));
 }
 
 #endif
@@ -54,7 +56,7 @@ void pack_nonzero(const T* values, std::int64_t count, MaskUnit* units) {
 /// `value` where the bit of element `i` of a unit is set, else 0. By integer arithmetic alone, which
 /// compilers turn into vector code over `i`.
 inline float keep_marked(MaskUnit unit, std::int64_t i, float value) {
-    const std::uint32_t marked = (std::uint32_t{unit} >> static_cast<std::uint32_t>(i)) & 1U;
+    const std::uint32_t marked = (unit >> static_cast<std::uint32_t>(i)) & 1U;
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0U - marked));
 }
 
