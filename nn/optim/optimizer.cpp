@@ -3,6 +3,8 @@
 #include "core/autograd.h"
 #include "core/error.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <unordered_map>
@@ -22,11 +24,13 @@ const ParameterList& checked(const std::string& optimizer, const ParameterList& 
     if (parameters.entries().empty()) throw ValueError(optimizer + ": there are no parameters to train");
     std::unordered_map<std::string, int> names;
     for (const auto& [name, tensor] : parameters.entries()) {
-        if (++names[name] > 1) throw ValueError(optimizer + ": two parameters are named \"" + name + "\"");
+        if (++names[name] > 1)
+            throw ValueError(fmt::format("{}: two parameters are named \"{}\"", optimizer, name));
         if (tensor.defined() && tensor.dtype() != DType::f32 && tensor.dtype() != DType::f64) {
-            throw DTypeError(
-                optimizer + ": parameter " + name + " is " + std::string(name_of(tensor.dtype())) +
-                "; parameters are f32 or f64 (train in bf16 with f32 parameters and a bf16 input)");
+            throw DTypeError(fmt::format(
+                "{}: parameter {} is {}; parameters are f32 or f64 (train in bf16 with f32 parameters and a "
+                "bf16 input)",
+                optimizer, name, name_of(tensor.dtype())));
         }
     }
     return parameters;
@@ -75,7 +79,7 @@ class Reader {
             if (required) problems_.add("missing", name);
             return {};
         }
-        const Tensor found = entry->second;
+        Tensor found = entry->second;
         entries_.erase(entry);
         const bool type_fits = integer ? found.dtype() == DType::i64 : is_floating(found.dtype());
         if (found.shape() != shape) {

@@ -238,6 +238,7 @@ std::shared_ptr<const Schedule> make_one_cycle(const ScheduleOptions& options) {
 
 std::vector<std::string> schedule_names() {
     std::vector<std::string> names;
+    names.reserve(kMakers.size() + 1);
     for (const auto& [name, maker] : kMakers)
         names.emplace_back(name);
     names.emplace_back(kOneCycle);
