@@ -19,12 +19,15 @@ struct Pool2dParams {
     std::array<std::int64_t, 2> dilation{1, 1};
     bool ceil_mode =
         false;  ///< round the output size up; a window that would start in the far padding is dropped
-    bool count_include_pad = true;  ///< averages divide by the whole window, padding counted (average only)
+    /// Averages divide by the whole window, padding counted, else by the elements inside the image (average
+    /// only). What `ceil_mode` lets stick out of the far padding is never counted.
+    bool count_include_pad = true;
 };
 
-/// Largest value of each window; padding never wins. NaN in a window gives NaN. The gradient goes to the
-/// first largest element in row-major order. \param x `[N, C, H, W]`, floating. \return `[N, C, OH, OW]`,
-/// channels-last. \throws ShapeError, ValueError, DTypeError.
+/// Largest value of each window; padding never wins, and a window that a dilation puts wholly into the
+/// padding gives minus infinity. NaN in a window gives NaN. The gradient goes to the first largest element in
+/// row-major order. \param x `[N, C, H, W]`, floating. \return `[N, C, OH, OW]`, channels-last. \throws
+/// ShapeError, ValueError, DTypeError.
 Tensor max_pool2d(const Tensor& x, const Pool2dParams& params);
 
 /// Mean of each window. \param x `[N, C, H, W]`, floating. \throws ShapeError, ValueError, DTypeError (also
@@ -44,7 +47,8 @@ struct Pool2dKernels {
     static constexpr const char* family = "pool2d";
 
     /// Writes `output` and `positions`: for each output element the winner's row-major position within its
-    /// window, u8 when the window has at most 255 elements, else i32; undefined when no backward will follow.
+    /// window, u8 when the window has at most 255 elements, else i32 (all bits set: no winner); undefined
+    /// when no backward will follow.
     void (*max_forward)(const Pool2dParams& params, const Tensor& x, Tensor& output, Tensor& positions);
     /// Writes `grad_x` in full (zeros where no window chose).
     void (*max_backward)(const Pool2dParams& params, const Tensor& grad_output, const Tensor& positions,

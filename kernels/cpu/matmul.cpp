@@ -14,13 +14,40 @@
 
 namespace fulcrum::cpu {
 
-void sgemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
-           std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-    num_threads();
+namespace {
+
+void sgemm_onednn(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                  const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
+                  std::int64_t ldc) {
     onednn::translated("matmul", [&] {
         dnnl::error::wrap_c_api(dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0F, a,
                                            lda, b, ldb, beta, c, ldc),
                                 "could not multiply f32 matrices");
+    });
+}
+
+}  // namespace
+
+void sgemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+           std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
+    if (num_threads() == 1 || !transpose_b) {
+        return sgemm_onednn(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
+    }
+    // oneDNN 2.6 splits a product with a transposed B such that two threads do half as much work again as
+    // one; each thread with columns (or rows) of its own does not.
+    constexpr std::int64_t kVector = 16;
+    constexpr std::int64_t kGrain = 4;
+    const bool by_columns = n >= m;
+    const std::int64_t size = by_columns ? n : m;
+    parallel_for((size + kVector - 1) / kVector, kGrain, [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t first = begin * kVector;
+        const std::int64_t count = std::min(size, end * kVector) - first;
+        if (by_columns) {
+            sgemm_onednn(transpose_a, true, m, count, k, a, lda, b + first * ldb, ldb, beta, c + first, ldc);
+        } else {
+            sgemm_onednn(transpose_a, true, count, n, k, a + (transpose_a ? first : first * lda), lda, b, ldb,
+                         beta, c + first * ldc, ldc);
+        }
     });
 }
 

@@ -162,6 +162,12 @@ TEST_CASE("matmul reads transposed, gapped and repeated operands", "[matmul]") {
             expect(a, b);
             expect(transpose(b, 1, 2), transpose(a, 1, 2));
             expect(transpose(repeated, 1, 2), repeated);
+            // Large enough for each thread to take columns, or rows, of its own.
+            const Tensor tall = uniform({203, 33}, -1, 1, options, generator);
+            const Tensor low = uniform({30, 33}, -1, 1, options, generator);
+            expect(low, transpose(tall, 0, 1));
+            expect(tall, transpose(low, 0, 1));
+            expect(transpose(transpose(tall, 0, 1).contiguous(), 0, 1), transpose(low, 0, 1));
             expect(permute(stack, {2, 0, 1}), narrow(b, 0, 0, 1));  // no stride of the matrices is 1
         }
     });
