@@ -281,9 +281,9 @@ TEST_CASE("shared malformed files are refused with their reason") {
         {"c10_gzip_of_valid.bin", "gzip-compressed"},
         {"c14_html_page.bin", "HTML page"},
     };
-    for (const auto& [file, reason] : expected) {
-        const std::string message = complaint([&] { read_cifar10_file(cases / file); });
-        CHECK_THAT(message, ContainsSubstring(file) && ContainsSubstring(reason));
+    for (const auto& refused : expected) {
+        const std::string message = complaint([&] { read_cifar10_file(cases / refused.first); });
+        CHECK_THAT(message, ContainsSubstring(refused.first) && ContainsSubstring(refused.second));
     }
 }
 
