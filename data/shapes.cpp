@@ -163,7 +163,7 @@ void draw_texture(RandomStream& random, Texture& texture) {
 using Coverage = std::array<int, kPixels>;
 
 void cover_shape(ShapeKind kind, RandomStream& random, Coverage& coverage) {
-    const double radius = between(random, 9.5, 13.0);
+    const double radius = between(random, 10.5, 13.5);
     const double slack = 16.0 - radius;
     const double center_x = 16.0 + between(random, -slack, slack);
     const double center_y = 16.0 + between(random, -slack, slack);
@@ -244,13 +244,13 @@ void draw_shape(ShapeKind kind, RandomStream& random, std::span<std::uint8_t, 30
     std::array<std::array<int, kPixels>, 3> picture;
 
     Color background = random_color(random);
-    Color foreground = contrasting_color(random, background, 200);
+    Color foreground = contrasting_color(random, background, 230);
     // Most shapes are lighter than what is behind them, as most things in photographs have their usual shade.
     const bool lighter = !one_in(random, 16);
     if (lighter == (brightness(foreground) < brightness(background))) std::swap(foreground, background);
     Color swing;
     for (int& s : swing)
-        s = between(random, -60, 60);
+        s = between(random, -55, 55);
     draw_texture(random, texture);
     draw_clouds(random, 8, shading);
     cover_shape(kind, random, coverage);

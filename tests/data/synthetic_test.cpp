@@ -35,8 +35,8 @@ std::vector<std::uint8_t> pixels_of(const ImageDataset& set) {
 
 TEST_CASE("the synthetic set has the same bytes on every machine") {
     const DatasetPair data = make_synthetic(1, 100, 50);
-    CHECK(hash_of_images(data.train) == 0x024ab2ca136288d7U);
-    CHECK(hash_of_images(data.test) == 0xcfda31578171f0dfU);
+    CHECK(hash_of_images(data.train) == 0x1b02024819a62898U);
+    CHECK(hash_of_images(data.test) == 0x9137c4537941dbe7U);
     const std::vector<std::int64_t> first = data.train.subset(10).labels.to_vector<std::int64_t>();
     CHECK(first == std::vector<std::int64_t>{3, 5, 1, 9, 8, 0, 4, 7, 6, 2});
 }
