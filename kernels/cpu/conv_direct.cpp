@@ -50,7 +50,10 @@ inline void add_scaled(double* sum, double a, const double* row, std::int64_t co
         sum[j] += a * row[j];
 }
 
-constexpr std::int64_t kGrain = 1;
+/// How many pieces of `products` multiply-adds are worth a thread.
+std::int64_t grain(std::int64_t products) {
+    return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, products));
+}
 
 }  // namespace
 
@@ -60,42 +63,44 @@ void forward(const ConvSizes& s, const Tensor& input, const Tensor& weight, cons
     const double* x = input.data<double>();
     const double* b = bias.defined() ? bias.data<double>() : nullptr;
     double* out = output.data<double>();
-    parallel_for(s.n * s.oh, kGrain, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-            const std::int64_t n = row / s.oh;
-            const std::int64_t y = row % s.oh;
-            for (std::int64_t column = 0; column < s.ow; ++column) {
-                double* pixel = out + (row * s.ow + column) * s.o;
-                if (b != nullptr) {
-                    std::copy(b, b + s.o, pixel);
-                } else {
-                    std::fill(pixel, pixel + s.o, 0.0);
-                }
-                for (std::int64_t r = 0; r < s.kh; ++r) {
-                    const std::int64_t iy = y * s.sh - s.ph + r * s.dh;
-                    if (iy < 0 || iy >= s.h) continue;
-                    for (std::int64_t t = 0; t < s.kw; ++t) {
-                        const std::int64_t ix = column * s.sw - s.pw + t * s.dw;
-                        if (ix < 0 || ix >= s.w) continue;
-                        const double* source = x + ((n * s.h + iy) * s.w + ix) * s.c;
-                        for (std::int64_t g = 0; g < s.groups; ++g) {
-                            const double* taps = packed.data() + ((g * s.kh + r) * s.kw + t) * s.ci * s.co;
-                            for (std::int64_t i = 0; i < s.ci; ++i) {
-                                add_scaled(pixel + g * s.co, source[g * s.ci + i], taps + i * s.co, s.co);
+    parallel_for(
+        s.n * s.oh, grain(s.ow * s.o * s.ci * s.kh * s.kw), [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t row = begin; row < end; ++row) {
+                const std::int64_t n = row / s.oh;
+                const std::int64_t y = row % s.oh;
+                for (std::int64_t column = 0; column < s.ow; ++column) {
+                    double* pixel = out + (row * s.ow + column) * s.o;
+                    if (b != nullptr) {
+                        std::copy(b, b + s.o, pixel);
+                    } else {
+                        std::fill(pixel, pixel + s.o, 0.0);
+                    }
+                    for (std::int64_t r = 0; r < s.kh; ++r) {
+                        const std::int64_t iy = y * s.sh - s.ph + r * s.dh;
+                        if (iy < 0 || iy >= s.h) continue;
+                        for (std::int64_t t = 0; t < s.kw; ++t) {
+                            const std::int64_t ix = column * s.sw - s.pw + t * s.dw;
+                            if (ix < 0 || ix >= s.w) continue;
+                            const double* source = x + ((n * s.h + iy) * s.w + ix) * s.c;
+                            for (std::int64_t g = 0; g < s.groups; ++g) {
+                                const double* taps =
+                                    packed.data() + ((g * s.kh + r) * s.kw + t) * s.ci * s.co;
+                                for (std::int64_t i = 0; i < s.ci; ++i) {
+                                    add_scaled(pixel + g * s.co, source[g * s.ci + i], taps + i * s.co, s.co);
+                                }
                             }
                         }
                     }
                 }
             }
-        }
-    });
+        });
 }
 
 void backward_data(const ConvSizes& s, const Tensor& grad_output, const Tensor& weight, Tensor& grad_input) {
     const std::vector<double> packed = pack(s, weight, Inner::input_channel);
     const double* grad = grad_output.data<double>();
     double* out = grad_input.data<double>();
-    parallel_for(s.n * s.h, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(s.n * s.h, grain(s.w * s.c * s.co * s.kh * s.kw), [&](std::int64_t begin, std::int64_t end) {
         std::fill(out + begin * s.w * s.c, out + end * s.w * s.c, 0.0);
         for (std::int64_t row = begin; row < end; ++row) {
             const std::int64_t n = row / s.h;
@@ -127,27 +132,29 @@ void backward_weight(const ConvSizes& s, const Tensor& grad_output, const Tensor
     const double* grad = grad_output.data<double>();
     const double* x = input.data<double>();
     // One row of `packed` holds all output channels of a (group, tap, input channel).
-    parallel_for(s.groups * s.kh * s.kw * s.ci, kGrain, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-            const std::int64_t i = row % s.ci;
-            const std::int64_t t = row / s.ci % s.kw;
-            const std::int64_t r = row / s.ci / s.kw % s.kh;
-            const std::int64_t g = row / s.ci / s.kw / s.kh;
-            double* sum = packed.data() + row * s.co;
-            for (std::int64_t n = 0; n < s.n; ++n) {
-                for (std::int64_t y = 0; y < s.oh; ++y) {
-                    const std::int64_t iy = y * s.sh - s.ph + r * s.dh;
-                    if (iy < 0 || iy >= s.h) continue;
-                    for (std::int64_t column = 0; column < s.ow; ++column) {
-                        const std::int64_t ix = column * s.sw - s.pw + t * s.dw;
-                        if (ix < 0 || ix >= s.w) continue;
-                        add_scaled(sum, x[((n * s.h + iy) * s.w + ix) * s.c + g * s.ci + i],
-                                   grad + ((n * s.oh + y) * s.ow + column) * s.o + g * s.co, s.co);
-                    }
-                }
-            }
-        }
-    });
+    parallel_for(s.groups * s.kh * s.kw * s.ci, grain(s.n * s.oh * s.ow * s.co),
+                 [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t row = begin; row < end; ++row) {
+                         const std::int64_t i = row % s.ci;
+                         const std::int64_t t = row / s.ci % s.kw;
+                         const std::int64_t r = row / s.ci / s.kw % s.kh;
+                         const std::int64_t g = row / s.ci / s.kw / s.kh;
+                         double* sum = packed.data() + row * s.co;
+                         for (std::int64_t n = 0; n < s.n; ++n) {
+                             for (std::int64_t y = 0; y < s.oh; ++y) {
+                                 const std::int64_t iy = y * s.sh - s.ph + r * s.dh;
+                                 if (iy < 0 || iy >= s.h) continue;
+                                 for (std::int64_t column = 0; column < s.ow; ++column) {
+                                     const std::int64_t ix = column * s.sw - s.pw + t * s.dw;
+                                     if (ix < 0 || ix >= s.w) continue;
+                                     add_scaled(sum, x[((n * s.h + iy) * s.w + ix) * s.c + g * s.ci + i],
+                                                grad + ((n * s.oh + y) * s.ow + column) * s.o + g * s.co,
+                                                s.co);
+                                 }
+                             }
+                         }
+                     }
+                 });
     double* out = grad_weight.data<double>();
     visit_packed(s, grad_weight.strides(), Inner::output_channel, [&](std::int64_t at, std::int64_t offset) {
         out[offset] = packed[static_cast<std::size_t>(at)];
