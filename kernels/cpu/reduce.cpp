@@ -258,7 +258,9 @@ void reduce(ReduceOp op, const Tensor& x, Tensor& output) {
         using T = typename decltype(tag)::type;
         const auto* from = static_cast<const T*>(x.raw_data());
         auto* to = static_cast<T*>(output.raw_data());
-        if (plan.kept_inside) {
+        if (plan.reduced.count == 0) {
+            std::fill_n(to, output.numel(), finish<T>(op, Total<T>{}, 0));
+        } else if (plan.kept_inside) {
             reduce_columns(op, plan, from, to);
         } else {
             reduce_rows(op, plan, from, to);
