@@ -28,8 +28,10 @@ bool all_finite(const Tensor& tensor) {
     return kernels<CopyKernels>(dense.device()).all_finite(dense);
 }
 
-bool shares_memory(const Tensor& a, const Tensor& b) {
-    return a.storage() == b.storage() && a.storage_offset() == b.storage_offset();
+/// Equal shapes; the elements are the same places in the same order.
+bool is_same_place(const Tensor& a, const Tensor& b) {
+    return a.storage() == b.storage() && a.storage_offset() == b.storage_offset() &&
+           a.strides() == b.strides();
 }
 
 }  // namespace
@@ -191,7 +193,7 @@ class Engine {
         if (meta.grad.defined()) {
             meta.grad.add_(gradient);
         } else if (meta.slot.defined()) {
-            if (!shares_memory(meta.slot, gradient)) meta.slot.copy_(gradient);
+            if (!is_same_place(meta.slot, gradient)) meta.slot.copy_(gradient);
             meta.slot.bump_version();
             meta.grad = meta.slot;
         } else {
@@ -336,6 +338,9 @@ void backward(const Tensor& root, const Tensor& gradient, bool retain_graph) {
     }
     const NoGradGuard no_grad;
     start = start.detach().to(root.dtype());
+    // The caller's own tensor may be expanded, or be the very place that a gradient is about to be written
+    // to.
+    if (gradient.defined() && start.storage() == gradient.storage()) start = start.clone();
     if (root.is_leaf()) {
         Engine::accumulate_leaf(root, std::move(start), "backward");
         return;
@@ -389,6 +394,16 @@ void Tensor::set_grad(const Tensor& gradient) const {
         throw ShapeError("set_grad: gradient of shape " + to_string(gradient.shape()) +
                          " for a tensor of shape " + to_string(shape()));
     }
+    if (gradient.defined() && gradient.dtype() != dtype()) {
+        throw DTypeError("set_grad: gradient of type " + std::string(name_of(gradient.dtype())) +
+                         " for a tensor of type " + std::string(name_of(dtype())) +
+                         "; convert it with to(DType)");
+    }
+    if (gradient.defined() && gradient.device() != device()) {
+        throw DeviceError("set_grad: gradient on " + to_string(gradient.device()) + " for a tensor on " +
+                          to_string(device()) + "; move it with to(Device)");
+    }
+    if (gradient.defined() && !gradient.is_dense()) return set_grad(gradient.detach().clone());
     autograd::Meta& meta = *autograd_meta(true);
     if (gradient.defined() && meta.slot.defined()) {
         meta.slot.copy_(gradient);
@@ -409,6 +424,10 @@ void Tensor::set_grad_slot(const Tensor& slot) const {
     if (slot.defined() && (slot.shape() != shape() || slot.device() != device() || slot.dtype() != dtype())) {
         throw ShapeError("set_grad_slot: the slot must have the shape, type and device of its tensor, " +
                          to_string(shape()));
+    }
+    if (slot.defined() && !slot.is_dense()) {
+        throw ShapeError("set_grad_slot: the slot has gaps or elements that share memory, strides " +
+                         to_string(slot.strides()) + " for shape " + to_string(shape()));
     }
     autograd::Meta& meta = *autograd_meta(true);
     meta.slot = slot;

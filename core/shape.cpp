@@ -15,6 +15,15 @@ void check_rank(std::size_t rank) {
     }
 }
 
+/// A stride's product. Overflow is only possible where a shape has no elements, whose strides say nothing.
+std::int64_t stride_product(std::initializer_list<std::int64_t> factors) {
+    std::int64_t product = 1;
+    for (const std::int64_t factor : factors) {
+        if (__builtin_mul_overflow(product, std::max<std::int64_t>(1, factor), &product)) return 1;
+    }
+    return product;
+}
+
 void check_image_rank(const Shape& shape, const char* what) {
     if (shape.size() != 4) {
         throw ShapeError(std::string(what) + " layout needs a 4-D shape, not " + to_string(shape));
@@ -78,25 +87,21 @@ std::int64_t element_count(const Shape& shape) {
 Strides contiguous_strides(const Shape& shape) {
     Strides strides = Dims::filled(shape.size(), 1);
     for (std::size_t i = shape.size(); i-- > 1;) {
-        strides[i - 1] = strides[i] * std::max<std::int64_t>(1, shape[i]);
+        strides[i - 1] = stride_product({strides[i], shape[i]});
     }
     return strides;
 }
 
 Strides channels_last_strides(const Shape& shape) {
     check_image_rank(shape, "channels-last");
-    const std::int64_t channels = std::max<std::int64_t>(1, shape[1]);
-    const std::int64_t height = std::max<std::int64_t>(1, shape[2]);
-    const std::int64_t width = std::max<std::int64_t>(1, shape[3]);
-    return {height * width * channels, 1, width * channels, channels};
+    const std::int64_t row = stride_product({shape[1], shape[3]});
+    return {stride_product({row, shape[2]}), 1, row, stride_product({shape[1]})};
 }
 
 Strides tap_major_strides(const Shape& shape) {
     check_image_rank(shape, "tap-major");
-    const std::int64_t outputs = std::max<std::int64_t>(1, shape[0]);
-    const std::int64_t inputs = std::max<std::int64_t>(1, shape[1]);
-    const std::int64_t width = std::max<std::int64_t>(1, shape[3]);
-    return {1, outputs, width * inputs * outputs, inputs * outputs};
+    const std::int64_t tap = stride_product({shape[0], shape[1]});
+    return {1, stride_product({shape[0]}), stride_product({tap, shape[3]}), tap};
 }
 
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op) {

@@ -169,18 +169,38 @@ double Tensor::item() const {
 // --- Views and factories
 // ----------------------------------------------------------------------------------------------
 
+namespace {
+
+/// True when every element of the view lies in the storage, computed without overflow.
+bool stays_inside(const Storage& storage, std::int64_t offset, const Shape& shape, const Strides& strides,
+                  std::size_t element_size) {
+    std::int64_t first = offset;
+    std::int64_t last = offset;
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        std::int64_t reach = 0;
+        std::int64_t& end = strides[i] < 0 ? first : last;
+        if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
+            __builtin_add_overflow(end, reach, &end)) {
+            return false;
+        }
+    }
+    return first >= 0 && static_cast<std::size_t>(last) < storage.bytes() / element_size;
+}
+
+}  // namespace
+
 Tensor Tensor::view_of(std::shared_ptr<Storage> storage, std::int64_t offset, const Shape& shape,
                        const Strides& strides, DType dtype) {
+    if (storage == nullptr) throw ValueError("view_of: there is no storage to look at");
+    if (strides.size() != shape.size()) {
+        throw ShapeError("view_of: shape " + to_string(shape) + " and strides " + to_string(strides) +
+                         " differ in the number of dimensions");
+    }
     const std::int64_t count = element_count(shape);
-    if (count > 0) {
-        std::int64_t last = offset;
-        for (std::size_t i = 0; i < shape.size(); ++i)
-            last += (shape[i] - 1) * strides[i];
-        if (offset < 0 || last < 0 ||
-            (static_cast<std::size_t>(last) + 1) * size_of(dtype) > storage->bytes()) {
-            throw ShapeError("a view of shape " + to_string(shape) + " at offset " + std::to_string(offset) +
-                             " leaves its storage of " + std::to_string(storage->bytes()) + " bytes");
-        }
+    if (offset < 0 || (count > 0 && !stays_inside(*storage, offset, shape, strides, size_of(dtype)))) {
+        throw ShapeError("a view of shape " + to_string(shape) + " with strides " + to_string(strides) +
+                         " at offset " + std::to_string(offset) + " leaves its storage of " +
+                         std::to_string(storage->bytes()) + " bytes");
     }
     auto impl = std::make_shared<TensorImpl>();
     impl->storage = std::move(storage);
@@ -275,8 +295,10 @@ namespace {
 
 template <class Draw>
 Tensor drawn(const Shape& shape, const TensorOptions& options, Generator& generator, const Draw& draw) {
+    const Tensor host = empty(shape, {.dtype = DType::f64});
     RandomStream stream(generator.seed(), generator.take_stream());
-    std::vector<double> values(static_cast<std::size_t>(element_count(shape)));
+    const std::span<double> values(static_cast<double*>(host.raw_data()),
+                                   static_cast<std::size_t>(host.numel()));
     for (double& value : values)
         value = draw(stream);
     return from_data<double>(values, shape, options);
@@ -339,6 +361,58 @@ Tensor Tensor::clone() const {
 
 namespace {
 
+/// Refuses a destination some of whose elements are one place in memory, as in an expanded view: written
+/// element by element it would hold whichever value came last.
+void check_distinct(const Tensor& tensor, const char* op) {
+    Dims sizes;
+    Dims steps;
+    for (std::size_t d = 0; d < tensor.shape().size(); ++d) {
+        if (tensor.shape()[d] == 0) return;
+        if (tensor.shape()[d] == 1) continue;
+        std::size_t at = 0;
+        while (at < steps.size() && steps[at] < tensor.strides()[d])
+            ++at;
+        steps.insert(at, tensor.strides()[d]);
+        sizes.insert(at, tensor.shape()[d]);
+    }
+    // From the innermost outwards: each step must lead beyond all that the inner dimensions reach.
+    std::int64_t reach = 0;
+    for (std::size_t d = 0; d < steps.size(); ++d) {
+        if (steps[d] <= reach) {
+            throw ValueError(std::string(op) + ": elements of the destination, shape " +
+                             to_string(tensor.shape()) + " with strides " + to_string(tensor.strides()) +
+                             ", share memory with each other; clone() it first");
+        }
+        reach += (sizes[d] - 1) * steps[d];
+    }
+}
+
+/// The bytes of its storage that a tensor with elements reaches: first, and one past the last.
+std::array<std::int64_t, 2> byte_range(const Tensor& tensor) {
+    std::int64_t first = tensor.storage_offset();
+    std::int64_t last = first;
+    for (std::size_t d = 0; d < tensor.shape().size(); ++d) {
+        (tensor.strides()[d] < 0 ? first : last) += (tensor.shape()[d] - 1) * tensor.strides()[d];
+    }
+    const auto size = static_cast<std::int64_t>(size_of(tensor.dtype()));
+    return {first * size, (last + 1) * size};
+}
+
+/// `source`, copied when writing `destination` element by element would change elements of it that are still
+/// to be read. Shapes are equal.
+Tensor apart_from(const Tensor& destination, const Tensor& source) {
+    if (source.numel() == 0 || source.storage() != destination.storage()) return source;
+    const bool same = source.dtype() == destination.dtype() &&
+                      source.storage_offset() == destination.storage_offset() &&
+                      same_layout(source.shape(), source.strides(), destination.strides());
+    const auto read = byte_range(source);
+    const auto written = byte_range(destination);
+    if (same || read[1] <= written[0] || written[1] <= read[0]) return source;
+    Tensor copy = empty(source.shape(), {.dtype = source.dtype(), .device = source.device()});
+    kernels<CopyKernels>(source.device()).copy(source, copy);
+    return copy;
+}
+
 void copy_between_devices(const Tensor& source, const Tensor& destination) {
     const NoGradGuard no_grad;
     const bool direct = destination.is_dense();
@@ -366,12 +440,13 @@ void copy_between_devices(const Tensor& source, const Tensor& destination) {
 
 const Tensor& Tensor::copy_(const Tensor& source) const {
     autograd::check_in_place(*this, "copy_");
+    check_distinct(*this, "copy_");
     const NoGradGuard no_grad;
     const Tensor from = source.shape() == shape() ? source.detach() : expand(source.detach(), shape());
     if (numel() > 0) {
         if (from.device() == device()) {
             Tensor destination = *this;
-            kernels<CopyKernels>(device()).copy(from, destination);
+            kernels<CopyKernels>(device()).copy(apart_from(destination, from), destination);
         } else {
             copy_between_devices(from, *this);
         }
@@ -403,6 +478,7 @@ const Tensor& Tensor::zero_() const {
 
 const Tensor& Tensor::add_(const Tensor& other, double scale) const {
     autograd::check_in_place(*this, "add_");
+    check_distinct(*this, "add_");
     const NoGradGuard no_grad;
     if (other.device() != device()) {
         throw DeviceError("add_: tensors live on " + to_string(device()) + " and " +
@@ -412,7 +488,7 @@ const Tensor& Tensor::add_(const Tensor& other, double scale) const {
     const Tensor addend = same_type.shape() == shape() ? same_type : expand(same_type, shape());
     if (numel() > 0) {
         Tensor destination = *this;
-        kernels<BinaryKernels>(device()).add_in_place(destination, addend, scale);
+        kernels<BinaryKernels>(device()).add_in_place(destination, apart_from(destination, addend), scale);
     }
     bump_version();
     return *this;
@@ -420,6 +496,7 @@ const Tensor& Tensor::add_(const Tensor& other, double scale) const {
 
 const Tensor& Tensor::mul_(double factor) const {
     autograd::check_in_place(*this, "mul_");
+    check_distinct(*this, "mul_");
     if (numel() > 0) {
         Tensor destination = *this;
         kernels<BinaryKernels>(device()).scale_in_place(destination, factor);
@@ -433,6 +510,10 @@ void Tensor::set_data(const Tensor& source) const {
     if (from.shape != shape()) {
         throw ShapeError("set_data: shape " + to_string(from.shape) + " cannot stand for " +
                          to_string(shape()));
+    }
+    if (requires_grad() && !is_floating(from.dtype)) {
+        throw DTypeError("set_data: this tensor requires a gradient, which " +
+                         std::string(name_of(from.dtype)) + " elements cannot have");
     }
     impl_->storage = from.storage;
     impl_->offset = from.offset;

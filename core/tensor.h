@@ -122,7 +122,7 @@ class Tensor {
     bool is_leaf() const;
     /// The accumulated gradient of a leaf, or an undefined tensor.
     Tensor grad() const;
-    /// Replaces the gradient; an undefined tensor clears it. \throws ShapeError when shapes differ.
+    /// Replaces the gradient; undefined clears it. \throws ShapeError, DTypeError or DeviceError.
     void set_grad(const Tensor& gradient) const;
     /// Forgets the gradient (it is undefined afterwards; memory of a gradient slot is kept).
     void zero_grad() const;
@@ -146,25 +146,25 @@ class Tensor {
     Tensor clone() const;
 
     // --- In place (never recorded; \throws AutogradError on a variable outside a NoGradGuard)
-    // ---------------------
-    /// Copies `source`'s values (broadcast, cast, other device allowed).
+    // --------------------- copy_, add_ and mul_ throw ValueError when elements of this tensor share memory.
+    /// Copies `source`'s values (broadcast, cast, other device, overlapping memory allowed).
     const Tensor& copy_(const Tensor& source) const;
     const Tensor& fill_(double value) const;
     const Tensor& zero_() const;
-    /// `this += scale * other` (broadcast).
+    /// `this += scale * other` (broadcast; `other` may overlap this tensor).
     const Tensor& add_(const Tensor& other, double scale = 1.0) const;
     /// `this *= factor`.
     const Tensor& mul_(double factor) const;
 
     // --- For core and modules
     // ---------------------------------------------------------------------------------
-    /// A new handle on `storage`. No checks beyond bounds. \throws ShapeError when the view leaves the
-    /// storage.
+    /// A new handle on `storage`. \throws ShapeError when the view leaves the storage or shape and strides
+    /// differ in length; ValueError without a storage.
     static Tensor view_of(std::shared_ptr<Storage> storage, std::int64_t offset, const Shape& shape,
                           const Strides& strides, DType dtype);
     /// Makes this handle (and all copies of it) show `source`'s elements; identity, gradient and
     /// requires_grad stay. Used to move a parameter into an arena or onto a device. \throws ShapeError when
-    /// shapes differ.
+    /// shapes differ, DTypeError for integers in place of a variable's elements.
     void set_data(const Tensor& source) const;
     /// Gives a leaf a fixed place for its gradient: ops may write there directly, and `grad()` is that place
     /// once a gradient has arrived. \param slot same shape, strides and device as this tensor.

@@ -79,8 +79,10 @@ ParameterArena::ParameterArena(std::span<const Tensor> parameters) {
 
 bool ParameterArena::holds(std::size_t i) const {
     const Entry& entry = entries_[i];
-    return entry.parameter.storage() == groups_[entry.group].values.storage() &&
-           entry.parameter.storage_offset() == entry.offset;
+    const Tensor& values = groups_[entry.group].values;
+    return entry.parameter.storage() == values.storage() &&
+           entry.parameter.storage_offset() == entry.offset && entry.parameter.dtype() == values.dtype() &&
+           entry.parameter.strides() == entry.gradient.strides();
 }
 
 }  // namespace fulcrum::nn

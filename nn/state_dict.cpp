@@ -56,7 +56,9 @@ void load_state(const StateDict& into, const StateDict& from, bool strict, const
         }
         const Tensor& source = *found->second;
         saved.erase(found);
-        if (source.shape() != tensor.shape()) {
+        if (!source.defined()) {
+            misfits.push_back("'" + name + "' is undefined");
+        } else if (source.shape() != tensor.shape()) {
             misfits.push_back("'" + name + "' is " + to_string(source.shape()) + ", not " +
                               to_string(tensor.shape()));
         } else if (source.dtype() != tensor.dtype() &&

@@ -119,15 +119,28 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
     }
 }
 
+/// True when an integer type holds the whole number `value`; written so that NaN is refused.
+bool holds(DType dtype, double value) {
+    switch (dtype) {
+        case DType::u8:
+            return value >= 0.0 && value <= 255.0;
+        case DType::i32:
+            return value >= -0x1p31 && value < 0x1p31;
+        default:
+            return value >= -0x1p63 && value < 0x1p63;
+    }
+}
+
 /// `value` as a scalar tensor that fits `like`.
 Tensor number(BinaryOp op, double value, const Tensor& like) {
     detail::check_defined(name_of(op), "the tensor operand", like);
-    if (!is_floating(like.dtype()) && std::trunc(value) != value) {
+    const DType dtype = like.dtype();
+    if (!is_floating(dtype) && (std::trunc(value) != value || !holds(dtype, value))) {
         throw ValueError(std::string(name_of(op)) + ": the number " + std::to_string(value) +
-                         " is no integer but the tensor is " + std::string(fulcrum::name_of(like.dtype())) +
-                         "; cast the tensor to a floating type first");
+                         " is no value of the tensor's type " + std::string(fulcrum::name_of(dtype)) +
+                         "; cast the tensor first");
     }
-    return full({}, value, {.dtype = like.dtype(), .device = like.device()});
+    return full({}, value, {.dtype = dtype, .device = like.device()});
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ Tensor operator+(const Tensor& a, const Tensor& b);
 Tensor operator-(const Tensor& a, const Tensor& b);
 Tensor operator*(const Tensor& a, const Tensor& b);
 Tensor operator/(const Tensor& a, const Tensor& b);
-/// With a number, which takes the tensor's dtype. \throws ValueError for a fraction with an integer tensor.
+/// With a number, which takes the tensor's dtype. \throws ValueError when an integer type cannot hold it.
 Tensor operator+(const Tensor& a, double b);
 Tensor operator-(const Tensor& a, double b);
 Tensor operator*(const Tensor& a, double b);

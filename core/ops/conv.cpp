@@ -17,16 +17,19 @@ namespace {
 constexpr const char* kOp = "conv2d";
 // Sizes and parameters stay below 2^31, so that the products and sums of the geometry fit 64 bits.
 constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+// oneDNN's time grows with the padding that a dilated filter spans: minutes at 2^16, hours at 2^30.
+constexpr std::int64_t kLargestReach = 4'095;
 
 std::string pair_text(const std::array<std::int64_t, 2>& pair) {
     return "[" + std::to_string(pair[0]) + ", " + std::to_string(pair[1]) + "]";
 }
 
-void check_range(const std::array<std::int64_t, 2>& pair, std::int64_t least, const char* name) {
+void check_range(const std::array<std::int64_t, 2>& pair, std::int64_t least, std::int64_t most,
+                 const char* name) {
     for (const std::int64_t value : pair) {
-        if (value < least || value > kLargest) {
+        if (value < least || value > most) {
             throw ValueError(std::string(kOp) + ": " + name + " " + pair_text(pair) + " must be from " +
-                             std::to_string(least) + " to " + std::to_string(kLargest));
+                             std::to_string(least) + " to " + std::to_string(most));
         }
     }
 }
@@ -39,9 +42,9 @@ void check_params(const Shape& input, const Shape& weight, const Conv2dParams& p
         throw ShapeError(std::string(kOp) + ": weight " + to_string(weight) +
                          " must be 4-D [O, C / groups, KH, KW]");
     }
-    check_range(params.stride, 1, "stride");
-    check_range(params.padding, 0, "padding");
-    check_range(params.dilation, 1, "dilation");
+    check_range(params.stride, 1, kLargest, "stride");
+    check_range(params.padding, 0, kLargestReach, "padding");
+    check_range(params.dilation, 1, kLargestReach, "dilation");
     if (params.groups < 1) {
         throw ValueError(std::string(kOp) + ": groups must be at least 1, not " +
                          std::to_string(params.groups));
@@ -135,6 +138,13 @@ Shape conv2d_output_shape(const Shape& input, const Shape& weight, const Conv2dP
     for (std::size_t d = 0; d < 2; ++d) {
         const std::int64_t padded = input[d + 2] + 2 * params.padding[d];
         const std::int64_t extent = params.dilation[d] * (weight[d + 2] - 1) + 1;
+        // The vendors' libraries count pixels of the padded image in 32 bits.
+        if (padded > kLargest) {
+            throw ShapeError(std::string(kOp) + ": input " + to_string(input) + " with padding " +
+                             pair_text(params.padding) + " has " + std::to_string(padded) +
+                             (d == 0 ? " rows" : " columns") + "; it may have at most " +
+                             std::to_string(kLargest));
+        }
         if (extent > padded) {
             throw ShapeError(std::string(kOp) + ": the filter of weight " + to_string(weight) + " spans " +
                              std::to_string(extent) + (d == 0 ? " rows" : " columns") + " with dilation " +

@@ -14,7 +14,7 @@ namespace fulcrum {
 /// Geometry of a convolution; each pair is (height, width).
 struct Conv2dParams {
     std::array<std::int64_t, 2> stride{1, 1};
-    std::array<std::int64_t, 2> padding{0, 0};  ///< zeros on both sides
+    std::array<std::int64_t, 2> padding{0, 0};  ///< zeros on both sides, up to 4095
     std::array<std::int64_t, 2> dilation{1, 1};
     std::int64_t groups = 1;
 };

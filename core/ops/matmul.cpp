@@ -197,13 +197,16 @@ Shape batch_of(const Tensor& tensor) {
     return batch;
 }
 
+/// How many rows a tensor `[..., width]` has. \throws ShapeError beyond 63 bits.
+std::int64_t row_count(const Tensor& tensor) {
+    Shape leading = tensor.shape();
+    leading.erase(leading.size() - 1);
+    return element_count(leading);
+}
+
 /// `[..., width]` as one matrix `[rows, width]`. The tensor is contiguous, so this is a view.
 Tensor as_rows(const Tensor& tensor) {
-    const std::int64_t width = tensor.size(-1);
-    std::int64_t rows = 1;
-    for (std::size_t d = 0; d + 1 < tensor.shape().size(); ++d)
-        rows *= tensor.shape()[d];
-    return reshape(tensor.detach(), {rows, width});
+    return reshape(tensor.detach(), {row_count(tensor), tensor.size(-1)});
 }
 
 /// The gradient as a stack of matrices again: `[..., m, n]`, whatever vectors had dropped.
@@ -252,10 +255,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     if (left.dim() > 2 && b.dim() == 2 && a.is_contiguous()) {
         Shape shape = a.shape();
         shape[shape.size() - 1] = b.size(1);
-        Shape rows{1, a.size(-1)};
-        for (std::size_t d = 0; d + 1 < shape.size(); ++d)
-            rows[0] *= shape[d];
-        return reshape(matmul(reshape(a, rows), b), shape);
+        element_count(shape);
+        return reshape(matmul(reshape(a, {row_count(a), a.size(-1)}), b), shape);
     }
     const Shape batch = broadcast_shapes(batch_of(left), batch_of(right), kOp);
     Shape stacked = batch;

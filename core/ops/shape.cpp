@@ -112,7 +112,10 @@ Tensor flatten(const Tensor& x, std::int64_t start, std::int64_t end) {
     Shape shape;
     std::int64_t merged = 1;
     for (std::size_t i = 0; i < x.shape().size(); ++i) {
-        if (i >= first && i <= last) merged *= x.shape()[i];
+        if (i >= first && i <= last && __builtin_mul_overflow(merged, x.shape()[i], &merged)) {
+            throw ShapeError("flatten: dimensions " + std::to_string(start) + " to " + std::to_string(end) +
+                             " of " + to_string(x.shape()) + " merge to a size beyond 63 bits");
+        }
         if (i == last) shape.push_back(merged);
         if (i < first || i > last) shape.push_back(x.shape()[i]);
     }
@@ -160,8 +163,9 @@ Tensor unsqueeze(const Tensor& x, std::int64_t dim) {
     const std::size_t at = normalize_dim(dim, x.shape().size() + 1, "unsqueeze");
     Shape shape = x.shape();
     Strides strides = x.strides();
-    strides.insert(at, at < shape.size() ? shape[at] * strides[at] : 1);
+    strides.insert(at, 1);
     shape.insert(at, 1);
+    if (x.numel() > 0 && at + 1 < shape.size()) strides[at] = shape[at + 1] * strides[at + 1];
     return autograd::record("unsqueeze", view(x, shape, strides), {x}, {}, [at](BackwardContext& context) {
         context.set_grad(0, squeeze(context.grad(), static_cast<std::int64_t>(at)));
     });
@@ -191,7 +195,8 @@ Tensor narrow(const Tensor& x, std::int64_t dim, std::int64_t start, std::int64_
     }
     Shape shape = x.shape();
     shape[at] = length;
-    return autograd::record("narrow", view(x, shape, x.strides(), start * x.strides()[at]), {x}, {},
+    const std::int64_t offset = x.numel() > 0 ? start * x.strides()[at] : 0;
+    return autograd::record("narrow", view(x, shape, x.strides(), offset), {x}, {},
                             [before = x.shape(), dim, start, length](BackwardContext& context) {
                                 const Tensor gradient = zeros(before, {.dtype = context.grad().dtype(),
                                                                        .device = context.grad().device()});

@@ -18,7 +18,7 @@ Tensor apply(const char* op, const Tensor& x, std::int64_t dim, bool logarithm) 
     Tensor output = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
     SoftmaxParams params;
     params.logarithm = logarithm;
-    for (std::size_t i = 0; i < x.shape().size(); ++i) {
+    for (std::size_t i = 0; i < x.shape().size() && x.numel() > 0; ++i) {
         std::int64_t& part = i < axis ? params.outer : i == axis ? params.length : params.inner;
         part *= x.shape()[i];
     }

@@ -220,6 +220,42 @@ TEST_CASE("Backward frees what the graph kept", "[core][autograd]") {
     CHECK(memory_stats().live < before + 64 * 1024);
 }
 
+TEST_CASE("The gradient to start from may be an expanded view or the gradient itself", "[core][autograd]") {
+    const auto numbers = [] { return tensor<float>({1, 2, 3, 4}, {2, 2}); };
+    Tensor x = numbers();
+    x.set_requires_grad();
+    (x * x).backward(expand(scalar(1.0), {2, 2}));
+    CHECK(x.grad().to_vector<float>() == std::vector<float>{2, 4, 6, 8});
+    x.zero_grad();
+    x.backward(expand(scalar(3.0), {2, 2}));
+    x.backward(expand(scalar(1.0), {2, 2}));
+    CHECK(x.grad().to_vector<float>() == std::vector<float>{4, 4, 4, 4});
+
+    // The old gradient lies where the new one is written: first as it is, then transposed.
+    x.set_grad_slot(zeros({2, 2}));
+    x.set_grad(numbers());
+    Tensor old = x.grad();
+    x.zero_grad();
+    matmul(x, x).backward(old);
+    CHECK(x.grad().to_vector<float>() == std::vector<float>{15, 25, 25, 45});
+    x.set_grad(numbers());
+    old = x.grad();
+    x.zero_grad();
+    x.backward(transpose(old, 0, 1));
+    CHECK(x.grad().to_vector<float>() == std::vector<float>{1, 3, 2, 4});
+}
+
+TEST_CASE("A gradient that is set fits its tensor and can be added to", "[core][autograd][errors]") {
+    Tensor x = tensor<float>({1, 2, 3}, {3});
+    x.set_requires_grad();
+    x.set_grad(expand(scalar(1.0), {3}));
+    sum(x * x).backward();
+    CHECK(x.grad().to_vector<float>() == std::vector<float>{3, 5, 7});
+    CHECK_THROWS_AS(x.set_grad(ones({3}, {.dtype = DType::i64})), DTypeError);
+    CHECK_THROWS_AS(x.set_grad(ones({2})), ShapeError);
+    CHECK_THROWS_AS(x.set_grad_slot(expand(scalar(0.0), {3})), ShapeError);
+}
+
 TEST_CASE("Casts and moves pass the gradient back in the variable's own type", "[core][autograd]") {
     Tensor x = tensor<float>({1, 2}, {2});
     x.set_requires_grad();

@@ -8,8 +8,11 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 using namespace fulcrum;
+using Catch::Matchers::ContainsSubstring;
 using fulcrum::test::for_each_device;
 
 TEST_CASE("Factories fill tensors of every element type", "[core][tensor]") {
@@ -130,6 +133,76 @@ TEST_CASE("Views check their bounds", "[core][tensor][errors]") {
     CHECK_THROWS_AS(Tensor::view_of(x.storage(), 1, {4}, {1}, DType::f32), ShapeError);
     CHECK_THROWS_AS(Tensor::view_of(x.storage(), 0, {4}, {1}, DType::f64), ShapeError);
     CHECK_THROWS_AS(Tensor::view_of(x.storage(), 0, {2}, {-1}, DType::f32), ShapeError);
+    // A step back in one dimension is not made good by a step forward in another.
+    CHECK_THROWS_AS(Tensor::view_of(x.storage(), 0, {2, 2}, {-1, 1}, DType::f32), ShapeError);
+    CHECK_THROWS_AS(Tensor::view_of(x.storage(), 0, {2, 2}, {1}, DType::f32), ShapeError);
+    CHECK_THROWS_AS(Tensor::view_of(nullptr, 0, {1}, {1}, DType::f32), ValueError);
+    constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+    CHECK_THROWS_AS(Tensor::view_of(x.storage(), kHuge, {1}, {1}, DType::f32), ShapeError);
+    CHECK_THROWS_AS(Tensor::view_of(x.storage(), kHuge / 4, {1}, {1}, DType::f32), ShapeError);
+    CHECK_THROWS_AS(Tensor::view_of(x.storage(), 0, {3, 2}, {kHuge / 2 + 1, 1}, DType::f32), ShapeError);
+}
+
+TEST_CASE("In-place functions read an argument that overlaps the destination as it was", "[core][tensor]") {
+    test::for_each_device([](Device device) {
+        const auto numbered = [device](const Shape& shape) {
+            std::vector<float> values(static_cast<std::size_t>(element_count(shape)));
+            std::iota(values.begin(), values.end(), 1.0F);
+            return from_data<float>(values, shape, {.device = device});
+        };
+        Tensor x = numbered({2, 2});
+        x.copy_(transpose(x, 0, 1));
+        CHECK(x.to_vector<float>() == std::vector<float>{1, 3, 2, 4});
+        x = numbered({2, 2});
+        x.copy_(narrow(x, 1, 1, 1));
+        CHECK(x.to_vector<float>() == std::vector<float>{2, 2, 4, 4});
+        x = numbered({5});
+        narrow(x, 0, 1, 4).copy_(narrow(x, 0, 0, 4));
+        CHECK(x.to_vector<float>() == std::vector<float>{1, 1, 2, 3, 4});
+        x = numbered({4});
+        x.copy_(Tensor::view_of(x.storage(), 0, {4}, {1}, DType::i32));  // the same bits read as integers
+        CHECK(x.to_vector<float>()[0] == 1065353216.0F);
+        x = numbered({2, 2});
+        x.add_(x);
+        CHECK(x.to_vector<float>() == std::vector<float>{2, 4, 6, 8});
+        x = numbered({2, 2});
+        x.add_(transpose(x, 0, 1), 2.0);
+        CHECK(x.to_vector<float>() == std::vector<float>{3, 8, 7, 12});
+        x = numbered({3});
+        x.add_(narrow(x, 0, 0, 1));
+        CHECK(x.to_vector<float>() == std::vector<float>{2, 3, 4});
+        x = numbered({4});
+        narrow(x, 0, 1, 3).add_(narrow(x, 0, 0, 3));
+        CHECK(x.to_vector<float>() == std::vector<float>{1, 3, 5, 7});
+    });
+}
+
+TEST_CASE("In-place functions refuse a destination whose elements share memory", "[core][tensor][errors]") {
+    test::for_each_device([](Device device) {
+        const Tensor one = ones({1}, {.device = device});
+        const Tensor three = expand(one, {3});
+        CHECK_THROWS_WITH(three.add_(ones({3}, {.device = device})),
+                          ContainsSubstring("add_") && ContainsSubstring("share memory"));
+        CHECK_THROWS_AS(three.mul_(2.0), ValueError);
+        CHECK_THROWS_AS(three.copy_(ones({3}, {.device = device})), ValueError);
+        CHECK(one.item() == 1.0);
+        three.fill_(4.0);
+        CHECK(one.item() == 4.0);
+        const Tensor row = zeros({4}, {.device = device});
+        CHECK_THROWS_AS(Tensor::view_of(row.storage(), 0, {3, 2}, {1, 1}, DType::f32).mul_(2.0), ValueError);
+        CHECK_NOTHROW(Tensor::view_of(row.storage(), 0, {2, 2}, {1, 2}, DType::f32).mul_(2.0));
+    });
+}
+
+TEST_CASE("Random tensors beyond the memory raise errors of the library", "[core][tensor][errors]") {
+    CHECK_THROWS_AS(uniform({std::int64_t{1} << 60}, 0.0, 1.0), ShapeError);
+    CHECK_THROWS_AS(normal({std::int64_t{1} << 44}, 0.0, 1.0), OutOfMemoryError);
+}
+
+TEST_CASE("Integers cannot take the place of a variable's elements", "[core][tensor][errors]") {
+    const Tensor x = ones({2}, {.requires_grad = true});
+    CHECK_THROWS_AS(x.set_data(ones({2}, {.dtype = DType::i64})), DTypeError);
+    CHECK(x.dtype() == DType::f32);
 }
 
 TEST_CASE("16-bit types round to nearest even and keep their specials", "[core][half]") {

@@ -3,6 +3,7 @@
 #include "core/autograd.h"
 #include "core/ops/binary.h"
 #include "core/ops/reduce.h"
+#include "core/ops/shape.h"
 #include "nn/linear.h"
 #include "nn/loss.h"
 #include "nn/models.h"
@@ -290,6 +291,14 @@ TEST_CASE("an optimiser whose parameters were moved away says so", "[optim]") {
     const optim::SGD second(layer.parameters(), {.lr = 0.1});
     sum(layer(ones({1, 2}))).backward();
     CHECK_THROWS_WITH(first.step(), Contains("weight") && Contains("make the optimiser last"));
+
+    // At its old place, but in another order: gradients would go to other elements than their own.
+    nn::Linear turned(2, 2);
+    optim::SGD third(turned.named_parameters(), {.lr = 0.1});
+    const Tensor weight = turned.parameters()[0];
+    weight.set_data(transpose(weight.detach(), 0, 1));
+    sum(turned(ones({1, 2}))).backward();
+    CHECK_THROWS_WITH(third.step(), Contains("weight") && Contains("make the optimiser last"));
 }
 
 TEST_CASE("optimisers refuse settings and parameters that cannot work", "[optim]") {
@@ -328,5 +337,18 @@ TEST_CASE("clipping scales all gradients to a joint norm", "[optim]") {
         set_gradient(p[0], INFINITY);
         CHECK(std::isinf(optim::clip_grad_norm(p, 1.0)));
         CHECK(p[2].grad().item() == Approx(-0.8));
+        // Squares beyond f32, or below it, in a norm that it holds.
+        set_gradient(p[0], 3e30);
+        set_gradient(p[2], -4e30);
+        CHECK(optim::clip_grad_norm(p, 1.0) == Approx(5e30));
+        CHECK(p[0].grad().item() == Approx(0.6));
+        set_gradient(p[0], 3e-30);
+        set_gradient(p[2], -4e-30);
+        CHECK(optim::clip_grad_norm(p, 1e-30) == Approx(5e-30).epsilon(1e-5));
+        CHECK(p[0].grad().item() / 1e-30 == Approx(0.6));
+        // A parameter that is listed twice has one gradient.
+        set_gradient(p[0], 3.0);
+        CHECK(optim::clip_grad_norm(std::vector<Tensor>{p[0], p[0]}, 1.0) == Approx(3.0));
+        CHECK(p[0].grad().item() == Approx(1.0));
     });
 }

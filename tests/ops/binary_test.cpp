@@ -176,6 +176,16 @@ TEST_CASE("a number takes the tensor's element type") {
         const Tensor counts = tensor<std::int64_t>({1, 2}, {2}, device);
         CHECK_THROWS_AS(counts * 0.5, ValueError);
         CHECK_THROWS_WITH(counts * 0.5, ContainsSubstring("mul: the number 0.5") && ContainsSubstring("i64"));
+        const Tensor bytes = full({1}, 5.0, {.dtype = DType::u8, .device = device});
+        CHECK_THROWS_WITH(bytes + -1.0, ContainsSubstring("-1") && ContainsSubstring("u8"));
+        CHECK_THROWS_AS(bytes + 256.0, ValueError);
+        CHECK((bytes + 255.0).item() == 4.0);
+        const Tensor words = full({1}, 1.0, {.dtype = DType::i32, .device = device});
+        CHECK_THROWS_AS(words + 0x1p31, ValueError);
+        CHECK((words * -0x1p31).item() == -0x1p31);
+        CHECK_THROWS_AS(counts + 0x1p63, ValueError);
+        CHECK_THROWS_AS(counts + std::numeric_limits<double>::infinity(), ValueError);
+        CHECK_THROWS_AS(counts + std::numeric_limits<double>::quiet_NaN(), ValueError);
         const Tensor negated = -tensor<float>({0.0F, 1.5F}, {2}, device);
         CHECK(std::signbit(negated.to_vector<float>()[0]));
         CHECK(negated.to_vector<float>()[1] == -1.5F);

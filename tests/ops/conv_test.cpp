@@ -337,6 +337,34 @@ TEST_CASE("conv2d writes every element of a gradient, also of taps that only met
     });
 }
 
+TEST_CASE("conv2d is right with the largest padding and dilation", "[conv2d]") {
+    constexpr std::int64_t kMost = 4'095;
+    test::for_each_device([](Device device) {
+        for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+            for (const std::int64_t groups : {1, 2}) {
+                INFO(name_of(dtype) << ", " << groups << " groups");
+                const TensorOptions variable{.dtype = dtype, .device = device, .requires_grad = true};
+                const Tensor x = full({1, groups, 1, 1}, 3.0, variable);
+                const Tensor w = full({groups, 1, 1, 1}, 2.0, variable);
+                const Tensor y = conv2d(x, w, {}, geometry({kMost, kMost}, {kMost, kMost}, {1, 1}, groups));
+                CHECK(y.shape() == Shape{1, groups, 3, 3});
+                sum(y).backward();
+                CHECK(narrow(narrow(y.detach(), 2, 1, 1), 3, 1, 1).contiguous().to_vector<double>()[0] ==
+                      6.0);
+                CHECK(sum(y.detach()).item() == 6.0 * static_cast<double>(groups));
+                CHECK(x.grad().to_vector<double>()[0] == 2.0);
+                CHECK(w.grad().to_vector<double>()[0] == 3.0);
+
+                const Tensor taps = full({groups, 1, 3, 3}, 2.0, variable);
+                const Tensor wide =
+                    conv2d(x, taps, {}, geometry({1, 1}, {kMost, kMost}, {kMost, kMost}, groups));
+                CHECK(wide.shape() == Shape{1, groups, 1, 1});
+                CHECK(wide.to_vector<double>()[0] == 6.0);
+            }
+        }
+    });
+}
+
 TEST_CASE("conv2d gives the same bits twice", "[conv2d]") {
     Generator generator(4);
     for (const std::int64_t size : {1, 2, 8}) {
@@ -385,6 +413,14 @@ TEST_CASE("conv2d refuses what does not fit and says what would", "[conv2d]") {
     const std::int64_t huge = std::numeric_limits<std::int64_t>::max();
     CHECK_THROWS_AS(conv2d(x, fits, {}, geometry({1, 1}, {huge, huge})), ValueError);
     CHECK_THROWS_AS(conv2d(x, fits, {}, geometry({1, 1}, {2147483647, 2147483647})), Error);
+    // Every element type has the same limits.
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+        const Tensor pixel = ones({1, 1, 1, 1}, {.dtype = dtype});
+        CHECK_THROWS_WITH(conv2d(pixel, pixel, {}, geometry({1, 1}, {4096, 0})),
+                          "conv2d: padding [4096, 0] must be from 0 to 4095");
+        CHECK_THROWS_WITH(conv2d(pixel, pixel, {}, geometry({1, 1}, {0, 0}, {1, 4096})),
+                          "conv2d: dilation [1, 4096] must be from 1 to 4095");
+    }
 
     CHECK_THROWS_WITH(conv2d(x, zeros({4, 16, 3, 3}, {.dtype = DType::f64})),
                       "conv2d: input is f32 but weight is f64; cast one of them");

@@ -3,6 +3,8 @@
 #include "core/error.h"
 #include "core/gradcheck.h"
 #include "core/ops/binary.h"
+#include "core/ops/matmul.h"
+#include "core/ops/softmax.h"
 #include "core/shape.h"
 #include "tests/catch.h"
 #include "tests/devices.h"
@@ -127,6 +129,22 @@ TEST_CASE("Gradients pass through every view", "[ops][shape][grad]") {
             CHECK(result.passed);
         }
     });
+}
+
+TEST_CASE("Shapes of no elements may have any sizes beside", "[ops][shape]") {
+    constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+    const Tensor x = zeros({0, kHuge, kHuge});
+    CHECK(narrow(x, 1, kHuge - 1, 1).shape() == Shape{0, 1, kHuge});
+    CHECK(unsqueeze(x, 1).shape() == Shape{0, 1, kHuge, kHuge});
+    CHECK(permute(x, {2, 1, 0}).contiguous().shape() == Shape{kHuge, kHuge, 0});
+    CHECK(flatten(x).shape() == Shape{0});
+    CHECK_THROWS_AS(flatten(x, 1), ShapeError);
+    CHECK(zeros({0, kHuge, kHuge, 2}, {.format = MemoryFormat::channels_last}).numel() == 0);
+    CHECK(zeros({0, kHuge, kHuge, 2}, {.format = MemoryFormat::tap_major}).numel() == 0);
+    CHECK(softmax(x, -1).shape() == x.shape());
+    CHECK(matmul(zeros({0, kHuge, 3}), zeros({3, 2})).shape() == Shape{0, kHuge, 2});
+    CHECK_THROWS_AS(matmul(zeros({kHuge, kHuge, 0}), zeros({0, kHuge})), ShapeError);
+    CHECK_THROWS_AS(linear(zeros({kHuge, kHuge, 0}), zeros({kHuge, 0})), ShapeError);
 }
 
 TEST_CASE("Shapes broadcast by the usual rule", "[core][shape]") {
