@@ -9,6 +9,8 @@
 #include "tests/catch.h"
 #include "tests/devices.h"
 
+#include <cmath>
+
 using namespace fulcrum;
 using fulcrum::test::for_each_device;
 
@@ -243,6 +245,19 @@ TEST_CASE("The gradient to start from may be an expanded view or the gradient it
     x.zero_grad();
     x.backward(transpose(old, 0, 1));
     CHECK(x.grad().to_vector<float>() == std::vector<float>{1, 3, 2, 4});
+}
+
+TEST_CASE("Anomaly detection does not look at results before they are written", "[core][autograd]") {
+    const AnomalyGuard guard;
+    const Tensor x = ones({2, 3});
+    const Tensor w = ones({4, 3});
+    for (int i = 0; i < 8; ++i) {
+        // The next result of this size finds NaN in the memory that it is given.
+        full({2, 4}, std::nan(""));
+        CHECK(linear(x, w).to_vector<float>() == std::vector<float>(8, 3.0F));
+        full({2, 4}, std::nan(""));
+        CHECK(matmul(x, transpose(w, 0, 1)).to_vector<float>() == std::vector<float>(8, 3.0F));
+    }
 }
 
 TEST_CASE("A gradient that is set fits its tensor and can be added to", "[core][autograd][errors]") {
