@@ -2,35 +2,9 @@
 
 #include "core/autograd.h"
 #include "core/ops/cross_entropy.h"
-
-#include <utility>
-#include <vector>
+#include "nn/evaluation_mode.h"
 
 namespace fulcrum::nn {
-
-namespace {
-
-/// Puts a network into evaluation mode for its lifetime.
-class EvaluationMode {
-  public:
-    explicit EvaluationMode(Module& model) {
-        for (const auto& [path, module] : model.named_modules())
-            modes_.emplace_back(module, module->is_training());
-        model.eval();
-    }
-    ~EvaluationMode() {
-        // Parents come first: `train` sets a whole subtree, which the children then correct.
-        for (const auto& [module, training] : modes_)
-            module->train(training);
-    }
-    EvaluationMode(const EvaluationMode&) = delete;
-    EvaluationMode& operator=(const EvaluationMode&) = delete;
-
-  private:
-    std::vector<std::pair<Module*, bool>> modes_;
-};
-
-}  // namespace
 
 std::optional<Tally> evaluate(Module& model, data::DataLoader& loader, const std::atomic<bool>* stop) {
     const NoGradGuard no_grad;

@@ -44,6 +44,7 @@
 #include "nn/conv.h"
 #include "nn/dropout.h"
 #include "nn/evaluate.h"
+#include "nn/evaluation_mode.h"
 #include "nn/flatten.h"
 #include "nn/init.h"
 #include "nn/linear.h"

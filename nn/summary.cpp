@@ -1,6 +1,7 @@
 #include "nn/summary.h"
 
 #include "core/autograd.h"
+#include "nn/evaluation_mode.h"
 #include "nn/observer.h"
 
 #include <fmt/format.h>
@@ -11,26 +12,6 @@
 
 namespace fulcrum::nn {
 namespace {
-
-/// Evaluation mode for its lifetime; then every module's own mode again.
-class EvaluationMode {
-  public:
-    explicit EvaluationMode(Module& root) {
-        for (const auto& [name, module] : root.named_modules())
-            modes_.emplace_back(module, module->is_training());
-        root.eval();
-    }
-    ~EvaluationMode() {
-        // Parents come first, so a child's own mode is set after what its parents passed down.
-        for (const auto& [module, training] : modes_)
-            module->train(training);
-    }
-    EvaluationMode(const EvaluationMode&) = delete;
-    EvaluationMode& operator=(const EvaluationMode&) = delete;
-
-  private:
-    std::vector<std::pair<Module*, bool>> modes_;
-};
 
 /// Elements of the parameters that were not counted before.
 std::int64_t count_new(const Module& module, std::vector<Tensor>& counted) {
