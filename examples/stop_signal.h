@@ -7,7 +7,8 @@
 
 namespace train_cifar10 {
 
-/// Catches SIGINT and SIGTERM from now on.
+/// Catches SIGINT and SIGTERM from now on, in a thread of its own. To be called before other threads start:
+/// they inherit that these signals are blocked.
 void catch_stop_signals();
 
 /// True once one of them has come.

@@ -26,13 +26,14 @@ tasks() {
     usual=$(sort counts | uniq -c | sort -rn | awk 'NR == 1 { print $2 }')
     ((usual == expected)) || fail "$usual threads instead of $expected with $environment $*"
 }
-tasks 1 A=B --threads 1
-tasks 2 A=B --threads 2
-tasks 3 A=B --threads 3
-tasks 2 OMP_NUM_THREADS=2
-tasks 1 OMP_NUM_THREADS=1
-tasks 1 OMP_NUM_THREADS=3 --threads 1
-tasks 4 A=B --threads 1 --workers 2
+# One more waits for Ctrl-C.
+tasks 2 A=B --threads 1
+tasks 3 A=B --threads 2
+tasks 4 A=B --threads 3
+tasks 3 OMP_NUM_THREADS=2
+tasks 2 OMP_NUM_THREADS=1
+tasks 2 OMP_NUM_THREADS=3 --threads 1
+tasks 5 A=B --threads 1 --workers 2
 
 first_loss() {
     rm -f run.jsonl
