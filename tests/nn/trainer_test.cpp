@@ -503,3 +503,16 @@ TEST_CASE("Training learns, in f32 and with 16-bit activations", "[trainer]") {
 }
 
 }  // namespace fulcrum
+
+TEST_CASE("Batches of unequal size count by their images", "[trainer]") {
+    fulcrum::nn::Tally losses;
+    for (const auto& [images, mean] : {std::pair{256, 0.7}, {256, 0.8}, {10, 0.9}}) {
+        losses += fulcrum::nn::Tally{.images = images, .correct = 0, .loss_sum = images * mean};
+    }
+    CHECK(losses.loss() == Catch::Approx(0.7528736).epsilon(1e-6));
+    fulcrum::nn::Tally hits;
+    for (const auto& [images, correct] : {std::pair{2, 2}, {2, 2}, {1, 0}}) {
+        hits += fulcrum::nn::Tally{.images = images, .correct = correct, .loss_sum = 0.0};
+    }
+    CHECK(hits.accuracy() == 0.8);
+}
