@@ -30,7 +30,7 @@ cp run.ckpt finished.ckpt
 
 # A drop of the rate comes at its epoch, wherever the run was continued.
 steps_options=("${tiny[@]:0:${#tiny[@]}-2}" --lr 0.1 --schedule multistep --milestones 4 --epochs 6)
-for steps in 6 18 24 30; do
+for steps in 6 12 18 24 30; do
     rm -f run.ckpt run.jsonl
     run "${steps_options[@]}" --steps $steps --checkpoint run.ckpt --log run.jsonl
     run --resume run.ckpt --log run.jsonl

@@ -2,6 +2,7 @@
 
 #include "core/autograd.h"
 #include "core/gradcheck.h"
+#include "core/ops/matmul.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
 #include "core/threads.h"
@@ -327,19 +328,22 @@ TEST_CASE("the gradient of a broadcast operand is the sum, in the operand's shap
     for_each_device([](Device device) {
         const TensorOptions variable{.device = device, .requires_grad = true};
         const Tensor x = tensor<float>({1, 2, 3, 4, 5, 6}, {2, 3}, device);
-        const Tensor weight = from_data<float>(std::vector<float>{1, 0, -1}, {3, 1}, variable);
-        const Tensor bias = from_data<float>(std::vector<float>{0.5F, -0.5F, 1.0F}, {1, 3}, variable);
         const Tensor target = tensor<float>({1, 2}, {2, 1}, device);
-        // x times the weight column, as a sum of products along the rows.
-        const Tensor product = sum(x * reshape(weight, {1, 3}), {1}, true);
-        const Tensor difference = product + bias - target;
-        const Tensor loss = sum(difference * difference);
-        CHECK(loss.item() == 64.0);
-        loss.backward();
-        CHECK(weight.grad().shape() == Shape{3, 1});
-        CHECK(weight.grad().to_vector<float>() == std::vector<float>{-104, -142, -180});
-        CHECK(bias.grad().shape() == Shape{1, 3});
-        CHECK(bias.grad().to_vector<float>() == std::vector<float>{-12, -16, -10});
+        // x times the weight column, as a product of matrices and as a sum of products along the rows.
+        for (const bool as_matrices : {true, false}) {
+            const Tensor weight = from_data<float>(std::vector<float>{1, 0, -1}, {3, 1}, variable);
+            const Tensor bias = from_data<float>(std::vector<float>{0.5F, -0.5F, 1.0F}, {1, 3}, variable);
+            const Tensor product =
+                as_matrices ? matmul(x, weight) : sum(x * reshape(weight, {1, 3}), {1}, true);
+            const Tensor difference = product + bias - target;
+            const Tensor loss = sum(difference * difference);
+            CHECK(loss.item() == 64.0);
+            loss.backward();
+            CHECK(weight.grad().shape() == Shape{3, 1});
+            CHECK(weight.grad().to_vector<float>() == std::vector<float>{-104, -142, -180});
+            CHECK(bias.grad().shape() == Shape{1, 3});
+            CHECK(bias.grad().to_vector<float>() == std::vector<float>{-12, -16, -10});
+        }
 
         const Tensor offset = full({1}, 0.5, variable);
         (x + offset).backward(full({2, 3}, 7.0, {.device = device}));
