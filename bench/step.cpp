@@ -1,25 +1,26 @@
 /// \file
 /// Times one training step of a network: forward, cross-entropy, backward and an SGD step with momentum, on
 /// one fixed batch of random images. Prints one JSON object, so that a script can set it beside
-/// bench/peers/pytorch_step.py.
+/// bench/peers/pytorch_step.py. With `--busy` another process spins on one of the cores meanwhile, which
+/// shows what waiting for a thread that has lost its core costs.
+
+#include "bench/measure.h"
 
 #include <fulcrum/fulcrum.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstdio>
+#include <limits>
+#include <optional>
 #include <string>
-#include <sys/resource.h>
 #include <vector>
 
 namespace {
 
 using namespace fulcrum;
-using Clock = std::chrono::steady_clock;
+using namespace fulcrum::bench;
 
 struct Options {
     std::string model = "small_cnn";
@@ -31,25 +32,13 @@ struct Options {
     int threads = 0;
     int warmup = 5;
     int steps = 20;
+    double seconds = std::numeric_limits<double>::infinity();
+    bool busy = false;
 };
 
-double milliseconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    const std::size_t half = values.size() / 2;
-    return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
-}
-
-double peak_rss_mib() {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return static_cast<double>(usage.ru_maxrss) / 1024.0;
-}
-
 nlohmann::json run(const Options& options) {
+    std::optional<BusyNeighbour> neighbour;
+    if (options.busy) neighbour.emplace();
     const Device device = parse_device(options.device);
     if (options.threads > 0) set_num_threads(options.threads);
     manual_seed(0);
@@ -73,8 +62,7 @@ nlohmann::json run(const Options& options) {
         std::vector<double> forward, backward, optimizer, total;
     } split;
     Tensor loss;
-    for (int i = 0; i < options.warmup + options.steps; ++i) {
-        if (i == options.warmup) reset_peak_memory(device);
+    const auto step = [&] {
         const auto begin = Clock::now();
         optimizer.zero_grad();
         loss = cross_entropy((*model)(images), labels);
@@ -86,17 +74,20 @@ nlohmann::json run(const Options& options) {
         optimizer.step();
         synchronize(device);
         const double total = milliseconds_since(begin);
-        if (i < options.warmup) continue;
         split.forward.push_back(forward);
         split.backward.push_back(backward - forward);
         split.optimizer.push_back(total - backward);
         split.total.push_back(total);
-    }
+    };
+    repeat(step, options.warmup, 2, options.seconds);
+    split = {};
+    reset_peak_memory(device);
+    repeat(step, options.steps, 3, options.seconds);
 
     nlohmann::json environment;
     for (const auto& [key, value] : runtime(device).describe())
         environment[key] = value;
-    const double step = median(split.total);
+    const double typical = median(split.total);
     return {{"framework", "fulcrum"},
             {"version", version()},
             {"model", options.model},
@@ -106,12 +97,13 @@ nlohmann::json run(const Options& options) {
             {"precision", options.precision},
             {"device", to_string(device)},
             {"threads", num_threads()},
+            {"busy_neighbour", options.busy},
             {"step_ms", split.total},
-            {"median_ms", step},
+            {"median_ms", typical},
             {"forward_ms", median(split.forward)},
             {"backward_ms", median(split.backward)},
             {"optimizer_ms", median(split.optimizer)},
-            {"images_per_second", static_cast<double>(options.batch_size) / step * 1e3},
+            {"images_per_second", static_cast<double>(options.batch_size) / typical * 1e3},
             {"loss", loss.item()},
             {"peak_tensor_mib", static_cast<double>(memory_stats(device).peak) / (1024.0 * 1024.0)},
             {"peak_rss_mib", peak_rss_mib()},
@@ -136,6 +128,10 @@ int main(int argc, char** argv) {
     app.add_option("--threads", options.threads, "0 takes all physical cores")->check(CLI::Range(0, 4096));
     app.add_option("--warmup", options.warmup)->check(CLI::Range(0, 1 << 20))->capture_default_str();
     app.add_option("--steps", options.steps)->check(CLI::Range(1, 1 << 20))->capture_default_str();
+    app.add_option("--seconds", options.seconds,
+                   "warm up and measure no longer than this each, but for two and three steps at least")
+        ->check(CLI::NonNegativeNumber);
+    app.add_flag("--busy", options.busy, "beside a process that keeps one of our cores busy");
     CLI11_PARSE(app, argc, argv);
     try {
         std::puts(run(options).dump().c_str());
