@@ -68,17 +68,21 @@ Tensor Conv2d::forward(const Tensor& x) {
     return conv2d(x, weight_, bias_, params_);
 }
 
-MultiplyAdds Conv2d::multiply_adds(const Shape& input, const Shape& output) const {
-    const Shape& weight = weight_.shape();
+MultiplyAdds conv2d_multiply_adds(const Shape& input, const Shape& weight, const Shape& output,
+                                  const Conv2dParams& params) {
     const std::int64_t channels = output[0] * weight[0] * weight[1];
     std::int64_t usual = channels;
     std::int64_t useful = channels;
     for (std::size_t i = 0; i < 2; ++i) {
         usual *= output[2 + i] * weight[2 + i];
-        useful *= useful_taps(input[2 + i], output[2 + i], weight[2 + i], params_.stride[i],
-                              params_.padding[i], params_.dilation[i]);
+        useful *= useful_taps(input[2 + i], output[2 + i], weight[2 + i], params.stride[i], params.padding[i],
+                              params.dilation[i]);
     }
     return {usual, useful};
+}
+
+MultiplyAdds Conv2d::multiply_adds(const Shape& input, const Shape& output) const {
+    return conv2d_multiply_adds(input, weight_.shape(), output, params_);
 }
 
 }  // namespace fulcrum::nn

@@ -69,6 +69,10 @@ class Conv2dOptions {
     WeightInit init_ = WeightInit::kaiming_uniform;
 };
 
+/// The multiply-adds of one `conv2d`; its two backward passes have as many each.
+MultiplyAdds conv2d_multiply_adds(const Shape& input, const Shape& weight, const Shape& output,
+                                  const Conv2dParams& params);
+
 /// `conv2d` with its own parameters: `weight` `[O, I / groups, KH, KW]` (tap-major in memory) and `bias`
 /// `[O]`. Input `[N, I, H, W]`, output `[N, O, OH, OW]`.
 class Conv2d : public Module {

@@ -1,5 +1,6 @@
 #include "core/ops/conv.h"
 
+#include "core/implementation.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/conv_paths.h"
@@ -69,6 +70,14 @@ Path choose(Pass pass, const ConvSizes& s, DType activation, const Tensor& weigh
     return product && better ? Path::widened : Path::onednn;
 }
 
+/// Notes the path for reports, and hands it on; oneDNN's adds which of its own ways it takes, and what is
+/// widened notes the path that computes it.
+Path noted(Path path) {
+    if (path == Path::direct) note_implementation("plain loops");
+    if (path == Path::gemm) note_implementation("products over pixels");
+    return path;
+}
+
 /// `tensor` in f32 with the same layout; itself when it is f32 already or undefined.
 Tensor as_f32(const Tensor& tensor) {
     if (!tensor.defined() || tensor.dtype() == DType::f32) return tensor;
@@ -92,7 +101,7 @@ void with_f32_result(Tensor& result, const Compute& compute) {
 void forward(const Conv2dParams& params, const Tensor& input, const Tensor& weight, const Tensor& bias,
              Tensor& output) {
     const ConvSizes sizes = conv_sizes(params, input, weight, output);
-    switch (choose(Pass::forward, sizes, input.dtype(), weight)) {
+    switch (noted(choose(Pass::forward, sizes, input.dtype(), weight))) {
         case Path::direct:
             return conv_direct::forward(sizes, input, weight, bias, output);
         case Path::onednn:
@@ -109,7 +118,7 @@ void forward(const Conv2dParams& params, const Tensor& input, const Tensor& weig
 void backward_data(const Conv2dParams& params, const Tensor& grad_output, const Tensor& weight,
                    Tensor& grad_input) {
     const ConvSizes sizes = conv_sizes(params, grad_input, weight, grad_output);
-    switch (choose(Pass::backward_data, sizes, grad_output.dtype(), weight)) {
+    switch (noted(choose(Pass::backward_data, sizes, grad_output.dtype(), weight))) {
         case Path::direct:
             return conv_direct::backward_data(sizes, grad_output, weight, grad_input);
         case Path::onednn:
@@ -140,7 +149,7 @@ void backward_weight(const Conv2dParams& params, const Tensor& grad_output, cons
                      Tensor& grad_weight, Tensor& grad_bias) {
     if (grad_bias.defined()) backward_bias(grad_output, grad_bias);
     const ConvSizes sizes = conv_sizes(params, input, grad_weight, grad_output);
-    switch (choose(Pass::backward_weight, sizes, input.dtype(), grad_weight)) {
+    switch (noted(choose(Pass::backward_weight, sizes, input.dtype(), grad_weight))) {
         case Path::direct:
             return conv_direct::backward_weight(sizes, grad_output, input, grad_weight);
         case Path::onednn:

@@ -1,7 +1,9 @@
+#include "core/implementation.h"
 #include "kernels/cpu/conv_paths.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/onednn_version.h"
 
+#include <string>
 #include <unordered_map>
 
 namespace fulcrum::cpu::conv_onednn {
@@ -20,6 +22,7 @@ struct Plan {
     dnnl::memory::desc weight;         ///< as the convolution wants it
     dnnl::memory::desc caller_weight;  ///< as the caller has it
     dnnl::memory::desc scratchpad, reorder_scratchpad;
+    std::string implementation;  ///< oneDNN's name of the way that it takes
 };
 
 /// The weight's shape in oneDNN's terms: `[G, O / G, I, KH, KW]` when there are groups.
@@ -78,6 +81,12 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvSizes& s, const
         onednn::attributes());
 }
 
+/// `oneDNN jit:avx512_core`: the library's name of the primitive that it has chosen.
+template <class Description>
+std::string implementation_name(const Description& desc) {
+    return std::string("oneDNN ") + desc.impl_info_str();
+}
+
 /// Runs a reorder, between the caller's weights and ours.
 void run_reorder(const Plan& plan, const dnnl::memory& from, const dnnl::memory& to) {
     const Scratch scratchpad(plan.reorder_scratchpad.get_size());
@@ -121,6 +130,7 @@ void forward(const ConvSizes& sizes, const Tensor& input, const Tensor& weight, 
             made.weight = desc.weights_desc();
             made.caller_weight = caller_weight_desc(sizes, weight);
             made.scratchpad = desc.scratchpad_desc();
+            made.implementation = implementation_name(desc);
             if (made.weight != made.caller_weight) {
                 made.reorder = make_reorder(made, made.caller_weight, made.weight);
             }
@@ -128,6 +138,7 @@ void forward(const ConvSizes& sizes, const Tensor& input, const Tensor& weight, 
         });
         const Scratch reordered(weight_scratch(*plan));
         const dnnl::memory weights = preferred_weight(*plan, weight, reordered);
+        note_implementation(plan->implementation);
         const Scratch scratchpad(plan->scratchpad.get_size());
         std::unordered_map<int, dnnl::memory> arguments{
             {DNNL_ARG_SRC, onednn::view(plan->input, input.raw_data())},
@@ -159,6 +170,7 @@ void backward_data(const ConvSizes& sizes, const Tensor& grad_output, const Tens
             made.weight = desc.weights_desc();
             made.caller_weight = caller_weight_desc(sizes, weight);
             made.scratchpad = desc.scratchpad_desc();
+            made.implementation = implementation_name(desc);
             if (made.weight != made.caller_weight) {
                 made.reorder = make_reorder(made, made.caller_weight, made.weight);
             }
@@ -166,6 +178,7 @@ void backward_data(const ConvSizes& sizes, const Tensor& grad_output, const Tens
         });
         const Scratch reordered(weight_scratch(*plan));
         const dnnl::memory weights = preferred_weight(*plan, weight, reordered);
+        note_implementation(plan->implementation);
         const Scratch scratchpad(plan->scratchpad.get_size());
         plan->convolution.execute(onednn::stream(),
                                   {{DNNL_ARG_DIFF_DST, onednn::view(plan->output, grad_output.raw_data())},
@@ -195,6 +208,7 @@ void backward_weight(const ConvSizes& sizes, const Tensor& grad_output, const Te
             made.weight = desc.diff_weights_desc();
             made.caller_weight = caller_weight_desc(sizes, grad_weight);
             made.scratchpad = desc.scratchpad_desc();
+            made.implementation = implementation_name(desc);
             if (made.weight != made.caller_weight) {
                 made.reorder = make_reorder(made, made.weight, made.caller_weight);
             }
@@ -203,6 +217,7 @@ void backward_weight(const ConvSizes& sizes, const Tensor& grad_output, const Te
         const Scratch preferred(weight_scratch(*plan));
         const dnnl::memory callers = onednn::view(plan->caller_weight, grad_weight.raw_data());
         const dnnl::memory weights = plan->reorder ? onednn::view(plan->weight, preferred.data()) : callers;
+        note_implementation(plan->implementation);
         const Scratch scratchpad(plan->scratchpad.get_size());
         plan->convolution.execute(onednn::stream(),
                                   {{DNNL_ARG_SRC, onednn::view(plan->input, input.raw_data())},
